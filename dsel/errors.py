@@ -39,7 +39,8 @@ class DselError(Exception):
 
     def __init__(self, what: str, remedy: str = "") -> None:
         super().__init__(what, remedy)
-        self.what = what
+        # What another library said may end with a full stop, too.
+        self.what = what[:-1] if what.endswith("..") and not what.endswith("...") else what
         self.remedy = remedy
 
     def __str__(self) -> str:

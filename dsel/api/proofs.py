@@ -39,7 +39,7 @@ def certify(
     seconds : float, optional
         Wall time of the proofs; None for no limit.
     nodes : int, optional
-        The number of nodes after which the proofs end.
+        How many nodes the proofs visit at most, for all sizes together.
     sizes : {"chosen", "all"}
         Prove for the chosen size only, or for every size up to k that has something to choose: with included columns
         these are the larger sizes.

@@ -246,7 +246,7 @@ def resume(
 def certify(
     folder: Folder,
     time: Annotated[str, typer.Option(help="Time for the proof: 90s, 10m, 2h.")] = "1m",
-    nodes: Annotated[int | None, typer.Option(min=1, help="Stop after this many nodes.")] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="Visit at most this many nodes in all sizes.")] = None,
     all_sizes: Annotated[
         bool, typer.Option("--all-sizes", help="Certify every size up to k, not only the chosen size.")
     ] = False,
@@ -409,6 +409,7 @@ def stability(
     row_groups: Annotated[str | None, typer.Option(help="Variable with the group of each row.")] = None,
     groups: Annotated[str | None, typer.Option(help="Coordinate with the groups of columns, such as source.")] = None,
     target: Annotated[list[str] | None, typer.Option(help="A target of the store; repeatable. By default all.")] = None,
+    loss: LossOption = None,
     lam: Annotated[float, typer.Option(min=0.0, help="Ridge penalty.")] = 0.0,
     missing: Annotated[str, typer.Option(help="Missing values: refuse, or mean of the column.")] = "refuse",
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 0,
@@ -424,11 +425,13 @@ def stability(
     """Print how often each column is chosen on subsamples of the rows. All subsamples take one pass."""
     from dsel.config.job import read_cluster
     from dsel.config.request import SelectionRequest
+    from dsel.config.yaml_files import parse_yaml
     from dsel.jobs.workers import stability_run
 
     request = SelectionRequest.of(
-        k=k, method=method, lam=lam, missing=missing, seed=seed, groups=groups, targets=target or None
-    )
+        k=k, method=method, lam=lam, missing=missing, seed=seed, groups=groups, targets=target or None,
+        loss=parse_yaml(loss, "--loss") if loss else "squared",
+    )  # fmt: skip
     found = stability_run(
         path_of(store), request, out=None if out is None else path_of(out),
         cluster=None if cluster is None else read_cluster(cluster), reporter=reporter_of(log_format),

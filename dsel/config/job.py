@@ -61,7 +61,7 @@ class ProofLimits(Section):
     Parameters
     ----------
     nodes : int, optional
-        How many nodes of branch and bound to look at, at most, for all sizes together.
+        How many nodes the proofs visit at most, for all sizes together. A proof that continues visits as many again.
     sizes : {"chosen", "all"}
         Prove the size that was chosen, or all sizes up to k. The best subset of each size is where the proof for the
         next one begins.

@@ -117,7 +117,8 @@ class SizeRule(Section):
         A share of the rows, and for the squared error also a store, or arrays. With split "blocks" or "forward" the
         share is that of the last rows.
     one_standard_error : bool
-        Choose the smallest size whose error is at most one standard error above the least.
+        Choose the smallest size whose error is at most one standard error above the least. One set of tested rows has
+        one for errors that are means over rows: not for the AUC and the deviance of cox.
     gamma : float
         The weight of the number of subsets in EBIC, from 0 (BIC) to 1.
 

@@ -15,12 +15,12 @@ from typing import Any, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.text import shorten
+from dsel._lib.text import counted, shorten
 from dsel._lib.types import Ints
 from dsel.config.size_rule import RowSplit
 from dsel.data.blocks import PartWeights
 from dsel.data.dataset import Dataset
-from dsel.data.row_partition import RowPartition
+from dsel.data.row_partition import HELD_OUT_PARTS, RowPartition
 from dsel.data.store.array import metadata_file, open_array, read_attributes, read_labels
 from dsel.data.store.reader import Store
 from dsel.data.store.segments import read_segments
@@ -28,9 +28,6 @@ from dsel.data.store.sparse import SparseStore
 from dsel.data.weights import ADD_VARIABLE
 from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath, list_names
-
-#: Held-out rows are in this many parts, so that their error has a standard error.
-HELD_OUT_PARTS = 5
 
 
 def partition_rows(
@@ -81,7 +78,7 @@ def _with_gap(partition: RowPartition, gap: int) -> Iterator[tuple[Ints, Ints]]:
 def _given_splits(dataset: Dataset, split: Any, row_groups: Any) -> RowPartition:
     """Return the division by a splitter of scikit-learn, or by pairs of row numbers."""
     if not hasattr(split, "split"):
-        splits, words = split, f"{len(split)} given splits"
+        splits, words = split, counted(len(split), "given split")
     else:
         groups = None if row_groups is None else group_codes(dataset, row_groups)
         if not (row_groups is None or isinstance(row_groups, str)):

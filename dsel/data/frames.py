@@ -6,7 +6,7 @@ The optional libraries are recognised by the name of a type, so that none of the
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -43,6 +43,20 @@ def frame_labels(data: Any) -> list[str] | None:
     if type(data).__name__ == "Table" and hasattr(data, "column_names"):
         return [str(name) for name in data.column_names]
     return None
+
+
+def without_blanks(frame: Any, wanted: Iterable[str]) -> Any:
+    """Return a frame without outer blanks around names of columns, where only so they are wanted, as in a text file.
+
+    wanted: labels of columns, or `column=value` of categories.
+    """
+    known = {label[:i] for label in wanted for i in (*(i for i, mark in enumerate(label) if mark == "="), len(label))}
+    own = {str(name) for name in frame.columns}
+    blank = [name for name in frame.columns if isinstance(name, str) and name != name.strip() and name not in known]
+    names = {name: name.strip() for name in blank if name.strip() in known - own}
+    if not names:
+        return frame
+    return frame.rename(names) if is_a(frame, "polars", "DataFrame") else frame.rename(columns=names)
 
 
 def target_labels(Y: Any) -> list[str] | None:

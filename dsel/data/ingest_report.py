@@ -43,7 +43,13 @@ class WriteReport:
     missing_targets: Mapping[str, int] = field(default_factory=dict)
     infinite: Mapping[str, int] = field(default_factory=dict)
     constant: Sequence[str] = ()
+    categories: Mapping[str, int] = field(default_factory=dict)
     notes: Sequence[str] = ()
+
+    def _missing_values(self, of: str = "") -> str:
+        """Return in how many columns of the source values are missing, and how many."""
+        missing = _once(self.missing, self.categories)
+        return f"missing values in {counted(len(missing), 'column')}{of}: {_shown(missing)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as values that JSON has."""
@@ -109,7 +115,6 @@ class IngestReport(WriteReport):
     types: Mapping[str, int] = field(default_factory=dict)
     target_types: Mapping[str, int] = field(default_factory=dict)
     duplicates: Sequence[Sequence[str]] = ()
-    categories: Mapping[str, int] = field(default_factory=dict)
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     stored: int | None = None
 
@@ -137,11 +142,7 @@ class IngestReport(WriteReport):
         ]
         text += [f"target {name} has the classes {shorten(found, 20)}" for name, found in self.classes.items()]
         if self.missing:
-            missing = _once(self.missing, self.categories)
-            shown = _shown(missing)
-            text.append(
-                f"missing values in {counted(len(missing), 'column')}: {shown}; select with missing=mean, or {_AGAIN}"
-            )
+            text.append(f"{self._missing_values()}; select with missing=mean, or {_AGAIN}")
         if self.missing_targets:
             text.append(self._without_targets())
         if self.infinite:

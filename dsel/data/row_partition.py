@@ -22,6 +22,8 @@ from dsel.config.size_rule import RowSplit
 
 #: Each of this many consecutive rows has another rank, by which a share of them is held out.
 _RANKS = 100
+#: Rows that only one model is tested on are in this many parts, so that their error has a standard error.
+HELD_OUT_PARTS = 5
 
 #: A part: the repetition, and the number of the part in it.
 Part = tuple[int, int]
@@ -78,7 +80,8 @@ class RowPartition:
         """Return the division of m rows into the fewest parts of which splits are made.
 
         splits: the row numbers that each model is trained on, and those that it is tested on. Rows that play the same
-        role in all splits are one part. Splits whose tests share no row are in one repetition, as folds are.
+        role in all splits are one part. Splits whose tests share no row are in one repetition, as folds are. The tested
+        rows of a single split are in HELD_OUT_PARTS parts.
         Errors: ValueError where a split has no rows, shares rows, or names rows that do not exist.
         """
         codes: list[Ints] = []  # of each repetition: the part of each row so far
@@ -101,6 +104,9 @@ class RowPartition:
             roles.append((where, role))
         if not roles:
             raise ValueError("there are no splits")
+        if len(roles) == 1:
+            tests = np.flatnonzero(roles[0][1] == 2)
+            codes[0][tests] += np.arange(tests.size) * HELD_OUT_PARTS // tests.size
         parts = 1 + max(int(code.max()) for code in codes)
         labels = np.stack(codes).astype(np.uint16 if parts <= 65_536 else np.uint32)
         models = tuple(

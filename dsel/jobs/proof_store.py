@@ -86,14 +86,14 @@ class ProofBudget(ProofLimits):
     def shares(self, sizes: Sequence[int]) -> Iterator[tuple[int, float | None, int | None]]:
         """Yield each size with its seconds and nodes, when its turn comes.
 
-        The time that a size does not need is left for those after it.
+        The time that a size does not need is left for those after it. The last sizes have the rest of the nodes.
         """
         start = time.monotonic()
         for place, size in enumerate(sizes):
             seconds = self.seconds
             if seconds is not None:
                 seconds = max(seconds - (time.monotonic() - start), 0.001) / (len(sizes) - place)
-            yield size, seconds, None if self.nodes is None else max(self.nodes // len(sizes), 1)
+            yield size, seconds, None if self.nodes is None else (self.nodes + place) // len(sizes)
 
 
 #: The best subsets that are found after a proof whose tree is not kept, for a bound on all others. That takes at
@@ -218,7 +218,7 @@ class ProofStore:
         known: the subset to certify. grown: another one that may be better. Each may be empty. data: what identifies
         the data in a log. It raises Interrupted unless the budget keeps a partial proof.
         """
-        proof = self._open(known or grown, seed, deadline)
+        proof = self._open(known or grown, seed, deadline, nodes)
         if grown:
             proof.search.offer(grown)
         try:
@@ -241,7 +241,7 @@ class ProofStore:
         """Whether a proof without a log uses relaxations."""
         return self.objective.groups is None and takes_part(cast(Objective, self.objective), self.size)
 
-    def _open(self, incumbent: Sequence[int], seed: int, deadline: Deadline) -> Proof:
+    def _open(self, incumbent: Sequence[int], seed: int, deadline: Deadline, nodes: int | None) -> Proof:
         """Return the saved proof if it is about the same subsets, else a new one, which begins before the deadline."""
         saved = read_json(self.path, lost="the proof starts again") if self.path is not None else None
         if self.log is not None and isinstance(saved, dict) and "log" not in saved:
@@ -266,7 +266,7 @@ class ProofStore:
             self.objective, self.size, incumbent, seed=seed, deadline=deadline,
             log=self._continued_log({}), coefficient_limit=self.budget.coefficient_limit,
             largest_coefficient=self.budget.largest_coefficient, setup=self.setup, near_best=self.budget.list_rule,
-            kept=tree,
+            kept=tree, nodes=nodes,
         )  # fmt: skip
         if tree is not None and not proof.search.follows:
             why = "because the new data need another tree"

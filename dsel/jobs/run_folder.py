@@ -32,7 +32,7 @@ from dsel.jobs.signals import Interrupts
 from dsel.jobs.status import STATUS, Command, StatusFile
 from dsel.selection.changes.runs import SUMMARY, RunSummary, run_names
 from dsel.selection.result import Selection, open_selection
-from dsel.selection.saved import SELECTION, certify_call
+from dsel.selection.saved import SELECTION, certify_call, is_from_sums
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.leftovers import is_temporary, remove_leftovers
 from dsel.storage.locks import Lock, is_free, locked
@@ -149,10 +149,13 @@ class RunFolder:
         if (self.path / MANIFEST).is_file() and read_json(self.path / MANIFEST) is None:
             raise DataError(f"{self.path / MANIFEST} is damaged.", "Run the job from its file again: dsel run job.yaml")
         if (self.path / SELECTION).is_file():
-            call = certify_call(open_selection(self.path), self.path)
+            selection = open_selection(self.path)
+            made, other = "was saved from Python", "For this command, run a job: dsel init STORE, then dsel run."
+            if is_from_sums(selection):
+                made, other = "is from sums of rows", "Or select again: dsel select --sums FILES --certify 10m."
             raise MissingInputError(
-                f"{self.path} holds no job: its selection was saved from Python.",
-                f"Prove it in Python: {call}. For this command, run a job: dsel init STORE, then dsel run.",
+                f"{self.path} holds no job: its selection {made}.",
+                f"Prove it in Python: {certify_call(selection, self.path)}. {other}",
             )
         raise MissingInputError(
             f"{self.path} holds no job: it has no complete {MANIFEST}.",

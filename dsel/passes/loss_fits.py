@@ -6,7 +6,7 @@ over the union of their columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ import scipy.linalg
 from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import Block, dense_rows
 from dsel.objective.losses.loss import Loss, LossOfRows
+from dsel.passes.cross_validation.held_out import mean_and_error
 from dsel.passes.endless_fits import EndOfFit
 from dsel.passes.loss_data import LossData, columns_of, fits_in_place, keeps, one_target, too_many_rows
 from dsel.passes.reduce_blocks import RowPass
@@ -163,14 +164,16 @@ def _end_hopeless(fits: Sequence[_Newton], sizes: Sequence[int]) -> None:
                 fit.done = fit.done or fit.value - _HOPE * fit.decrement > limit
 
 
-def _sums_at(problem: LossData, active: Sequence[_Newton], rows: Block | None, union: Ints) -> _Sums:
+def _sums_at(
+    problem: LossData, active: Sequence[_Newton], rows: Block | None, union: Ints, **options: Any
+) -> _Sums:  # fmt: skip
     """Return the deviances at the trial points, and their derivatives. rows: with the columns `union`, if kept."""
     needed = np.unique(np.concatenate([fit.columns for fit in active])) if rows is None else union
     read = needed if needed.size or rows is not None else np.zeros(1, np.int64)  # a pass needs a column
     arguments: dict[str, Any] = {
         "fits": tuple((np.searchsorted(read, fit.columns), fit.trial, fit.safe) for fit in active),
         "center": problem.scaling.center_x[read], "scale": problem.scaling.scale_x[read],
-        "fill": None if problem.fill is None else problem.fill[read],
+        "fill": None if problem.fill is None else problem.fill[read], **options,
     }  # fmt: skip
     if rows is not None:
         return _block_fits(rows.x, rows.y, rows, loss=problem.loss, intercept=problem.intercept, **arguments)
@@ -184,6 +187,18 @@ def deviances(problem: LossData, fits: Sequence[LossFit]) -> list[float]:
     points = [_Newton(problem, fit.columns, fit.point) for fit in fits]
     rows = _kept(problem, union)
     return [deviance for some in _batches(points) for deviance, _, _ in _sums_at(problem, some, rows, union)]
+
+
+def mean_deviances(problem: LossData, fits: Sequence[LossFit]) -> tuple[Floats, Floats]:
+    """Return (len(fits),) the deviance per row of each fit and its standard error, for a loss that is a sum over rows.
+
+    Takes one pass over the columns, or none if they are kept.
+    """
+    union, w = np.unique(np.concatenate([fit.columns for fit in fits])), problem.targets.w
+    points, rows = [_Newton(problem, fit.columns, fit.point) for fit in fits], _kept(problem, union)
+    sums = np.array(_sums_at(problem, points, rows, union, of_rows=_moments_of_rows), np.float64).T
+    m = float(problem.dataset.m)
+    return mean_and_error(sums, *((m, m) if w is None else (float(w.sum()), float(w @ w))))
 
 
 def _kept(problem: LossData, columns: Ints) -> Block | None:
@@ -297,8 +312,8 @@ def _solve(H: Floats, g: Floats) -> Floats:
     return np.asarray(scipy.linalg.lstsq(H, g, cond=1e-12)[0]) / unit
 
 
-#: By subset: the deviance, its gradient and its Hessian.
-_Sums = list[tuple[float, Floats, Floats]]
+#: By subset: the deviance, its gradient and its Hessian; or its moments.
+_Sums = list[tuple[Any, Any, Any]]
 
 
 def _add(a: _Sums, b: _Sums) -> _Sums:
@@ -307,13 +322,15 @@ def _add(a: _Sums, b: _Sums) -> _Sums:
 
 def _block_fits(
     x: Any, y: Any, block: Block, *, loss: Loss, intercept: bool, fits: tuple[tuple[Ints, Floats, float], ...],
-    center: Floats, scale: Floats, fill: Floats | None,
+    center: Floats, scale: Floats, fill: Floats | None, of_rows: Callable[..., Any] | None = None,
 ) -> _Sums:  # fmt: skip
     """Return the deviance of each subset on the rows of a block, with its derivatives at the trial points.
 
-    fits: the places of the columns, the trial point, and the share of the working curvature, see `_Newton`.
+    fits: the places of the columns, the trial point, and the share of the working curvature, see `_Newton`. of_rows:
+    the sums in place of these.
     """
     sums: _Sums = [(0.0, np.zeros(b.size), np.zeros((b.size, b.size))) for _, b, _ in fits]
+    sums, of_rows = ([(0.0, 0.0, 0.0)] * len(fits), of_rows) if of_rows else (sums, _sums_of_rows)
     most = max(min(ROWS, _CURVATURE_BYTES // (8 * loss.outputs**2)), 64)
     size = most if loss.by_rows else max(x.shape[0], 1)
     for start in range(0, x.shape[0], size):
@@ -323,7 +340,7 @@ def _block_fits(
         w = loss.row_weights(t, None if block.w is None else block.w[start : start + size])
         rows = loss.of_rows(t, np.ones(len(t)) if w is None else w)
         base = np.zeros(len(t)) if block.offset is None else block.offset[start : start + size]
-        sums = _add(sums, [_sums_of_rows(rows, z[:, places], b, base, intercept, safe) for places, b, safe in fits])
+        sums = _add(sums, [of_rows(rows, z[:, places], b, base, intercept, safe) for places, b, safe in fits])
     return sums
 
 
@@ -331,6 +348,19 @@ def _sums_of_rows(
     rows: LossOfRows, Z: Floats, b: Floats, offset: Floats, intercept: bool, safe: float
 ) -> tuple[float, Floats, Floats]:  # fmt: skip
     """Return the value of a loss on rows, with its derivatives by the coefficients b (s + 1,) or (s + 1, t)."""
+    eta = _predictors(Z, b, offset)
     Z = np.hstack([Z, np.full((len(Z), 1), 1.0 if intercept else 0.0)])
-    eta = ((Z[:, :-1] @ b[:-1] + b[-1]).T + offset).T
     return rows.value(eta), (Z.T @ rows.slope(eta)).ravel(), rows.hessian(eta, Z, safe)
+
+
+def _moments_of_rows(
+    rows: LossOfRows, Z: Floats, b: Floats, offset: Floats, *_: Any
+) -> tuple[float, float, float]:  # fmt: skip
+    """Return what `mean_and_error` takes of the deviances of rows."""
+    d = rows.loss.deviance(rows.y, _predictors(Z, b, offset))
+    return float(rows.w @ d), float(rows.w**2 @ d), float(rows.w**2 @ d**2)
+
+
+def _predictors(Z: Floats, b: Floats, offset: Floats) -> Floats:
+    """Return the linear predictors of rows."""
+    return np.asarray(((Z @ b[:-1] + b[-1]).T + offset).T)

@@ -65,6 +65,8 @@ class Sums(Dataset):
     parts : tuple of dict
         For each part its name, its numbers of rows and of blocks, the digest of its sums, and the fingerprints of the
         segments of its store; with noise, what is known of it, and no fingerprint.
+    files : tuple of str
+        The files that hold the sums; empty if some are in memory only.
 
     Examples
     --------
@@ -81,11 +83,12 @@ class Sums(Dataset):
     moments: Moments
     weight_dtype: str | None
     parts: tuple[dict[str, Any], ...]
+    files: tuple[str, ...] = ()
 
     @classmethod
     def made(
         cls, name: str, features: Labels, targets: Labels, moments: Moments, *, weight: str, weight_dtype: str | None,
-        flat_target: bool, parts: Sequence[dict[str, Any]],
+        flat_target: bool, parts: Sequence[dict[str, Any]], files: tuple[str, ...] = (),
     ) -> Sums:  # fmt: skip
         """Return sums as a data set without rows. weight: the name of the weights."""
         known = json.dumps([part["digest"] for part in parts]).encode()
@@ -93,7 +96,7 @@ class Sums(Dataset):
             name=name, m=moments.count, n=len(features), n_targets=len(targets), features=features, targets=targets,
             blocks=(), x_bytes=0, y_bytes=0, moments=moments, weight_dtype=weight_dtype, parts=tuple(parts),
             weights=None if weight_dtype is None else Weights(weight, np.empty(0)), flat_target=flat_target,
-            digest=f"sums-{hashlib.blake2b(known, digest_size=12).hexdigest()}",
+            digest=f"sums-{hashlib.blake2b(known, digest_size=12).hexdigest()}", files=files,
         )  # fmt: skip
 
     @cached_property
@@ -236,6 +239,7 @@ def read_sums(path: str | AnyPath) -> Sums:
         found = Sums.made(
             str(path), as_labels(header["features"]), as_labels(header["targets"]), moments, weight=header["weight"],
             weight_dtype=header["weight_dtype"], flat_target=header["flat_target"], parts=header["parts"],
+            files=(str(path.absolute()),),
         )  # fmt: skip
         if header["check"] != found._check:
             raise ValueError("its digest differs")
@@ -270,6 +274,7 @@ def pooled(parts: Sequence[Sums]) -> Sums:
         f"sums of {sum(len(part.parts) for part in parts)} parts", parts[0].features, parts[0].targets, moments,
         weight=names.pop() if len(names) == 1 else "weight", weight_dtype=parts[0].weight_dtype,
         flat_target=all(part.flat_target for part in parts), parts=[one for part in parts for one in part.parts],
+        files=tuple(file for part in parts for file in part.files) if all(part.files for part in parts) else (),
     )  # fmt: skip
     require_in_range(found, moments)
     return found

@@ -69,16 +69,27 @@ def plan_size(
                 "choose_k: held-out rows in another store need targets Y.", "Hold out a share of the rows."
             )
         held_out = held_out_dataset(dataset, rule.held_out)
-    if partition is not None and loss is None:
-        notes = (f"k is chosen by {partition.description}: their errors take no further pass",)
-    elif partition is not None:
-        models = sum(1 for _ in partition.tests())
-        notes = (f"k is chosen by {partition.description}: the search runs {models} more times, on the other rows",)
+    if partition is not None:
+        notes = (_note_of_folds(partition, rule, loss),)
     trained = dataset.m if partition is None else partition.fewest_trained
     most = min(MOST_COLUMNS, allowed, max(1, trained // _ROWS_PER_COLUMN))
     limit = max(most, included, 1) if request.max_k is None else min(request.max_k, allowed)
     request = request.model_copy(update={"max_k": max(limit, included)})
     return SizePlan(request, rule, partition, held_out, notes)
+
+
+def _note_of_folds(partition: RowPartition, rule: SizeRule, loss: Loss | None) -> str:
+    """Return what the folds cost. Errors: OptionError for a standard error that one test does not have."""
+    if loss is None:
+        return f"k is chosen by {partition.description}: their errors take no further pass"
+    models = sum(1 for _ in partition.tests())
+    if rule.one_standard_error and models == 1 and (rule.by == "auc" or not loss.by_rows):
+        what = "AUC" if rule.by == "auc" else f"{loss.name} deviance"
+        raise OptionError(
+            f"one_standard_error: the {what} of one set of tested rows is no mean over rows. It has no standard error.",
+            "Leave it out, or choose by several folds.",
+        )
+    return f"k is chosen by {partition.description}: the search runs {counted(models, 'more time')}, on the other rows"
 
 
 def resolved_rule(rule: SizeRule, method: Method, loss: Loss | None) -> SizeRule:

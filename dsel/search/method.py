@@ -8,7 +8,7 @@ separate package is listed under the entry-point group ``dsel.methods`` of that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -100,6 +100,8 @@ class SearchTask:
         the outcome; members are still columns.
     included : int
         How many other groups, or columns, are always chosen. The sizes of certificates count them.
+    always : tuple of int
+        The columns of the data that are always chosen, with those that depend on others.
     start : tuple of tuple of int
         Subsets that a method with an archive is offered first, or that an exact method may start from.
     """
@@ -120,12 +122,17 @@ class SearchTask:
     shared_folder: AnyPath | None = None
     groups: tuple[Ints, ...] | None = None
     included: int = 0
+    always: tuple[int, ...] = ()
     start: tuple[tuple[int, ...], ...] = ()
 
     @cached_property
     def subject(self) -> ItemObjective:
         """Return the objective over what is chosen: groups of columns, if there are any, or columns."""
         return items_of(self.objective, self.groups, self.included)
+
+    def in_data(self, S: Iterable[int]) -> tuple[int, ...]:
+        """Return the ascending columns of the data of some items, with those that are always chosen."""
+        return tuple(sorted({*self.always, *self.subject.in_data(S)}))
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,15 @@ class Price:
         return cls(**{**values, **lists, "reliance": None if reliance is None else tuple(reliance)})
 
 
+#: The largest number of chosen columns and of elementary steps for which substitutes are looked up.
+_MOST_SUBSTITUTED, _MOST_STEPS = 100, 1e8
+
+
+def few_to_substitute(n: int, k: int) -> bool:
+    """Return whether the substitutes of k of n columns are quickly found."""
+    return k <= _MOST_SUBSTITUTED and n * k**2 <= _MOST_STEPS
+
+
 @dataclass(frozen=True)
 class Substitute:
     """A column that could take the place of a chosen one.
@@ -419,6 +428,15 @@ def changed_verdicts(before: Alternatives | None, after: Alternatives | None) ->
     old = before.verdicts
     pairs = {label: (old[label], new) for label, new in after.verdicts.items() if label in old}
     return {str(label): pair for label, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def other_subsets(before: Alternatives | None, after: Alternatives | None) -> str:
+    """Return which subsets the verdicts of two lists are about; empty if these are the same or one is missing."""
+    found = [(one.size, one.noun, one.within) for one in (before, after) if one is not None]
+    if len(found) < 2 or found[0] == found[1]:
+        return ""
+    first, second = (f"{counted(size, noun)} within {percent(within)}" for size, noun, within in found)
+    return f"{first} and {second} of the best"
 
 
 #: The verdicts, the strongest statements first.

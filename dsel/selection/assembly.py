@@ -90,7 +90,7 @@ def _counts_of_sums(dataset: Dataset, preprocess: Preprocess) -> dict[str, Any]:
     if not isinstance(dataset, Sums):
         return {}
     noise = dataset.noise
-    found: dict[str, Any] = {"parts": list(dataset.parts)}
+    found: dict[str, Any] = {"parts": list(dataset.parts), "files": list(dataset.files)}
     if noise is not None:
         found["noise"] = {
             "epsilon": noise.epsilon, "delta": noise.delta, "sigma": noise.sigma, "norm": noise.norm,
@@ -108,8 +108,7 @@ def _front_row(answer: Answer, point: FrontPoint, value: float | None) -> FrontR
     criterion = value if answer.by_criterion and value is not None and np.isfinite(value) else None
     members = objective.in_data(point.members)
     if run.validated.items.keeps_dependent:  # included columns that depend on others
-        unusable = run.validated.useless(run.prepared.statistics)
-        members = [*members, *(j for j in run.base if not unusable[j] and j not in objective.included)]
+        members = [*members, *(j for j in run.always if j not in objective.included)]
     recomputed = answer.errors.get(tuple(sorted(members)))
     if recomputed is not None:
         total = whole.total if run.validated.loss is None else answer.fit.total

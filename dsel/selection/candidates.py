@@ -255,9 +255,7 @@ def answer_of(run: SelectionRun, members: Sequence[int]) -> tuple[Ints, Ints]:
     part = GroupedObjective(objective.restrict([place[int(j)] for j in kept]), groups)
     by_groups, _ = _in_order(part, range(part.n))
     order = np.concatenate([*by_gain(whole, objective.included, []), *(kept[groups[g]] for g in by_groups)])
-    unusable = validated.useless(run.prepared.statistics)
-    everything = [*(j for j in run.base if not unusable[j]), *chosen]
-    return order, np.array([j for j in sorted(everything) if j not in order], np.int64)
+    return order, np.array([j for j in sorted([*run.always, *chosen]) if j not in order], np.int64)
 
 
 def by_gain(whole: Objective, included: Sequence[int], chosen: Sequence[int]) -> tuple[Ints, Ints]:

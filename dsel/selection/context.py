@@ -133,6 +133,12 @@ class SelectionRun:
         return [int(j) for j in self.validated.include]
 
     @property
+    def always(self) -> list[int]:
+        """The same without constant columns, which no subset has."""
+        unusable = self.validated.useless(self.prepared.statistics)
+        return [j for j in self.base if not unusable[j]]
+
+    @property
     def most(self) -> int:
         """How many columns, or groups, are chosen at most besides those that always are."""
         return self.validated.request.limit - self.validated.included

@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.types import Floats
 from dsel.data.row_partition import Part
 from dsel.errors import DataError
 from dsel.passes.class_tables import class_tables
 from dsel.passes.columns.column_statistics import ScalesOfParts
 from dsel.passes.loss_data import LossData, on_rows
-from dsel.passes.loss_fits import LossFit, deviances
+from dsel.passes.loss_fits import LossFit, deviances, mean_deviances
 from dsel.selection.candidates import by_gain
 from dsel.selection.class_figures import class_names
 from dsel.selection.context import SelectionRun
 from dsel.selection.information_criteria import NAMES, CriterionContext
 from dsel.selection.loss_search import LossSearch
 from dsel.selection.record_values import SizeCurve, SizePoint
+from dsel.selection.search_sizes import error_of_mean
 
 log = logging.getLogger("dsel")
 
@@ -69,11 +71,11 @@ def _left_out(search: LossSearch, by: str) -> tuple[SizePoint, ...]:
     assert folds is not None
     request, statistics = run.validated.request, run.prepared.statistics
     scales = ScalesOfParts(run.dataset, folds, statistics.mean_x, request, run.context.engine)
-    values, weights = [], []
+    values, weights, errors = [], [], None
     for number, model in enumerate(folds.tests()):
         log.info("choice of k: model %d", number + 1)
         trained, tested = (_rows_of(run, parts) for parts in (model.train, model.test))
-        test = on_rows(data, tested)
+        test = on_rows(replace(data, loss=data.loss.without_class_weights()), tested)
         assert test.targets.w is not None
         weight = float(test.targets.w.sum())
         if not weight > 0.0:
@@ -88,14 +90,13 @@ def _left_out(search: LossSearch, by: str) -> tuple[SizePoint, ...]:
         test = test.in_units(unit)
         fits = _fits_of_fold(run, on_rows(data, trained).in_units(unit), number)
         weights.append(weight)
-        values.append(_compared(test, fits, by, weight))
+        found, errors = _compared(test, fits, by, weight)
+        values.append(found)
     if not values:
         raise DataError("No fold has a row of weight above 0.", "Check the weights, or choose other folds.")
     table, weight_of = np.array(values), np.array(weights)
     mean = weight_of @ table / weight_of.sum()
-    spread = np.zeros(mean.size) if len(table) == 1 else table.std(axis=0, ddof=1) / np.sqrt(len(table))
-    base = run.validated.included
-    return tuple(SizePoint(base + s, float(mean[s]), float(spread[s])) for s in range(mean.size))
+    return SizePoint.along(run.validated.included, mean, error_of_mean(table) if len(table) > 1 else errors)
 
 
 def _rows_of(run: SelectionRun, parts: tuple[Part, ...]) -> NDArray[np.bool_]:
@@ -134,9 +135,12 @@ def _require_classes(data: LossData, which: str, remedy: str) -> None:
         raise DataError(f"{which} without the class {missing[0]}.", remedy)
 
 
-def _compared(test: LossData, fits: list[LossFit], by: str, weight: float) -> list[float]:
-    """Return the value of each fit on rows that it has not seen, less is better."""
+def _compared(test: LossData, fits: list[LossFit], by: str, weight: float) -> tuple[Floats, Floats | None]:
+    """Return the value of each fit on rows that it has not seen, less is better, and the standard errors of means."""
     if by == "auc":
-        return [1.0 - table.auc for table in class_tables(test, fits)]
+        return np.array([1.0 - table.auc for table in class_tables(test, fits)]), None
+    if not test.loss.by_rows:
+        return np.array(deviances(test, fits)) / weight, None
     share = 0.5 if by == "log-loss" else 1.0
-    return [share * value / weight for value in deviances(test, fits)]
+    mean, error = mean_deviances(test, fits)
+    return share * mean, share * error

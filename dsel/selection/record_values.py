@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsel._lib.types import Floats, Ints
+from dsel.errors import DataError
 
 if TYPE_CHECKING:
     from dsel.config.request import Preprocess
@@ -77,12 +78,22 @@ class SizePoint:
         The squared error per left-out row, on the preprocessed data, summed over targets; or the information
         criterion.
     standard_error : float, optional
-        The standard error of the error; None for an information criterion.
+        The standard error of the error: that of the mean over the folds. Where one model is tested, it is that of the
+        mean over the rows; for the squared error on rows of the same data, over five parts of these rows. None for an
+        information criterion, and where one test has no mean over rows.
     """
 
     size: int
     value: float
     standard_error: float | None = None
+
+    @classmethod
+    def along(cls, first: int, values: Floats, errors: Floats | None) -> tuple[SizePoint, ...]:
+        """Return the points of the sizes from the first one, with their standard errors where there are any."""
+        known = [None] * len(values) if errors is None else errors.tolist()
+        return tuple(
+            cls(first + s, float(value), error) for s, (value, error) in enumerate(zip(values, known, strict=True))
+        )
 
 
 @dataclass(frozen=True)
@@ -116,7 +127,12 @@ class SizeCurve:
         """Return the curve with the chosen size: the one of least value, or the smallest near it."""
         best = min(points, key=lambda point: (point.value, point.size))
         limit = best.value + _TIE * abs(best.value)
-        if one_standard_error and best.standard_error is not None:
+        if one_standard_error:
+            if best.standard_error is None:
+                raise DataError(
+                    "one_standard_error: the tested rows that have a weight are too few for a standard error.",
+                    "Leave it out, or test on more rows.",
+                )
             limit = best.value + best.standard_error
         k = min(point.size for point in points if point.value <= limit)
         return cls(rule, description, k, one_standard_error, points)

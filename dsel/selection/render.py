@@ -65,7 +65,7 @@ def _parts(selection: SelectionRecord, width: int | None, details: bool) -> Iter
         yield _size_curve(selection.size_curve)
     chosen = list(selection.groups) or selection.names
     yield f"Chosen, in order of {'choice' if selection.path else 'gain'}: {_join(chosen)}"
-    if selection.groups:
+    if sorted(chosen) != sorted(selection.names):
         yield f"Their columns: {_join(selection.names)}"
     if selection.ratio_name is not None and len(selection):
         yield f"{selection.ratio_name.capitalize()}s, {_ratios(selection)}"
@@ -434,7 +434,8 @@ def describe_changes(changes: dict[str, Any]) -> Iterator[str]:
         yield proof
     if verdicts := changes.get("verdicts"):  # older results have none
         shown = shorten([f"{label} ({old}, now {new})" for label, (old, new) in verdicts.items()], 10)
-        yield f"Other verdicts: {shown}"
+        about = f", about {subsets}" if (subsets := changes.get("verdicts_about")) else ""
+        yield f"Other verdicts{about}: {shown}"
     rows = changes["on_new_rows"]
     if rows is not None and rows["r2"] is not None:
         yield f"On the new rows alone, the previous coefficients explain {rows['r2']:.4%}"

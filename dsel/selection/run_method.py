@@ -44,8 +44,7 @@ def run_method(run: SelectionRun) -> SearchOutcome:
     data = ColumnData(run.dataset) if criterion is not None and takes_data(criterion) else None
     k = run.reachable
     if k == 0:
-        included = tuple(sorted(objective.included))
-        value = objective.c if criterion is None else _value_of(criterion, data, included)
+        value = objective.c if criterion is None else _value_of(criterion, data, tuple(run.always))
         proof = replace(nothing_to_choose(objective, Limits(objective).guarantee(0).error), size=validated.included)
         return SearchOutcome((FrontPoint(0, value, ()),), certificates=() if criterion is not None else (proof,))
     engine, runner = context.search_engine, None
@@ -59,7 +58,7 @@ def run_method(run: SelectionRun) -> SearchOutcome:
         criterion=criterion, rows=run.rows, data=data, executor=engine.executor, journal=context.journal,
         runner=runner, on_workers=not engine.in_process,
         shared_folder=shared_folder, groups=validated.items.local(objective.columns), included=validated.included,
-        start=_start(objective, context),
+        always=tuple(run.always), start=_start(objective, context),
     )  # fmt: skip
     with threads_for(task.subject):
         outcome = validated.method.run(task)

@@ -44,12 +44,20 @@ _CHECKED = 3
 _PUBLISH_SECONDS = 0.2
 
 
+def is_from_sums(selection: SelectionRecord) -> bool:
+    """Return whether a selection was made from sums of rows."""
+    return "parts" in selection.counts
+
+
 def certify_call(selection: SelectionRecord, folder: AnyPath | None = None) -> str:
     """Return the call in Python that certifies a selection.
 
     folder: where the selection was saved; by default it is in memory.
     """
     named = "selection" if folder is None else f"dsel.open_selection({json.dumps(str(folder))})"
+    if is_from_sums(selection):
+        files = ", ".join(map(json.dumps, selection.counts.get("files", ()))) or "*parts"
+        return f"dsel.certify({named}, dsel.open_sums({files}))"
     source, fingerprint = selection.source, selection.fingerprint
     in_memory = source in ("", "X")
     is_object = in_memory or source.startswith(f"{ICECHUNK}@")  # such as a session of Icechunk

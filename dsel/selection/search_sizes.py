@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.positive_definite import solve
+from dsel._lib.types import Floats
 from dsel.data.dataset import Dataset
 from dsel.errors import DataError, OptionError
 from dsel.objective.cross_validation.losses import RowTransform
@@ -145,6 +146,11 @@ def subsets_of_part(
     return every_size(SelectionRun(dataset, validated, context, prepared, whole, objective))[1]
 
 
+def error_of_mean(table: Floats) -> Floats | None:
+    """Return (s,) the standard errors of the means over folds of errors (folds, s); None for one fold."""
+    return np.asarray(table.std(axis=0, ddof=1) / np.sqrt(len(table))) if len(table) > 1 else None
+
+
 class _FoldErrors:
     """The errors on each part of the rows of the subsets that the search finds without it."""
 
@@ -170,7 +176,7 @@ class _FoldErrors:
                 self._found.append(self._errors(number, model.train, tested))
                 self._state = None
             found, weight_of = self._found[number], [self._parts[part].weight for part in tested]
-            if partition.models and found:  # a split of scikit-learn is one fold, of however many parts
+            if len(partition.models) > 1 and found:  # a split of scikit-learn is one fold, of however many parts
                 found, weight_of = [np.sum(found, axis=0).tolist()], [sum(weight_of)]
             errors += found
             weights += weight_of
@@ -178,11 +184,7 @@ class _FoldErrors:
             raise DataError("No fold has a row of weight above 0.", "Check the weights, or choose other folds.")
         table, weight = np.array(errors), np.array(weights)
         values = table.sum(axis=0) / weight.sum()
-        spread = np.zeros(values.size)
-        if len(weight) > 1:
-            spread = (table / weight[:, None]).std(axis=0, ddof=1) / np.sqrt(len(weight))
-        base = self._validated.included
-        return [SizePoint(base + s, float(values[s]), float(spread[s])) for s in range(values.size)]
+        return list(SizePoint.along(self._validated.included, values, error_of_mean(table / weight[:, None])))
 
     def _errors(self, number: int, train: Sequence[Any], tested: Sequence[Any]) -> list[list[float]]:
         run, validated, request = self._run, self._validated, self._validated.request
@@ -245,7 +247,7 @@ def _held_out_points(run: SelectionRun, subsets: Subsets) -> list[SizePoint]:
         w = solve(whole.rows(S)[:, S] + request.lam * np.eye(S.size), whole.cross[S])
         fits.append((S, w, np.zeros(w.shape[1])))
     values, errors = held_out_moments(validated.held_out, fits, transform, run.context.engine)
-    return [SizePoint(validated.included + s, float(values[s]), float(errors[s])) for s in range(len(subsets))]
+    return list(SizePoint.along(validated.included, values, errors))
 
 
 def _criterion_context(run: SelectionRun) -> CriterionContext:

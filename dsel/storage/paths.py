@@ -89,7 +89,10 @@ def walk(folder: AnyPath) -> Iterator[FileInfo]:
     for parent, _, files in os.walk(folder):
         relative = os.path.relpath(parent, folder).replace(os.sep, "/")
         for file in files:
-            status = os.stat(os.path.join(parent, file))
+            try:
+                status = os.stat(os.path.join(parent, file))
+            except FileNotFoundError:  # a temporary file, which another process has renamed meanwhile
+                continue
             yield FileInfo(file if relative == "." else f"{relative}/{file}", status.st_size, str(status.st_mtime_ns))
 
 

@@ -138,6 +138,14 @@ def test_columns_match_by_label_in_any_order_and_absent_categories_are_zeros(tmp
     assert report.notes == ["categories that do not occur: colour=blue"]
 
 
+def test_a_missing_category_of_new_rows_counts_once(tmp_path: Path) -> None:
+    city = pd.Categorical(["Ulm", "Bonn", "Kiel", None])
+    frame = pd.DataFrame({"city": city, "age": [1.0, np.nan, 3.0, 4.0]})
+    missing = "missing values in 2 columns"
+    assert any(line.startswith(f"{missing}: city (1), age (1);") for line in dsel.ingest(frame, tmp_path / "s").lines())
+    assert f"{missing} of the new rows: city (1), age (1)" in dsel.append(frame, tmp_path / "s").lines()
+
+
 def test_categories_may_hold_the_sign_after_their_column(tmp_path: Path) -> None:
     frame = pd.DataFrame({"town=1": ["x=y", "z=1", "x=y"], "size": [1.0, 2.0, 4.0]})
     dsel.ingest(frame, tmp_path / "s", categorical="town=1")
@@ -205,12 +213,54 @@ def test_a_renamed_column_is_recognized(tmp_path: Path) -> None:
         dsel.append(frame.rename(columns={"pressure": "Pressure1"}), tmp_path / "s")
 
 
+def counts(**columns: Any) -> pd.DataFrame:
+    """Rows of whole numbers, with weights."""
+    return pd.DataFrame({"a": [1, 2, 3], "weight": [1, 2, 1], "y": [4, 0, 7]}).assign(**columns)
+
+
+def test_values_that_the_dtypes_of_the_store_hold_are_appended_from_a_file_with_other_dtypes(tmp_path: Path) -> None:
+    dsel.ingest(counts(), tmp_path / "s", target="y", weight="weight")  # int64
+    counts().iloc[::-1].to_csv(tmp_path / "more.csv", index=False)  # float64
+    dsel.append(tmp_path / "more.csv", tmp_path / "s")
+    store = open_store(tmp_path / "s")
+    rows = (
+        store.x.read(3, 6)[:, 0],
+        store.y.read(3, 6)[:, 0],
+        xr.open_zarr(tmp_path / "s", consolidated=False)["weight"].values[3:],
+    )
+    assert [part.tolist() for part in rows] == [[3, 2, 1], [7, 0, 4], [1, 2, 1]]
+    assert {part.dtype.name for part in rows} == {"int64"}
+
+
+def test_a_value_that_the_dtype_of_the_store_does_not_hold_is_named_with_a_remedy_that_works(tmp_path: Path) -> None:
+    first = counts()
+    dsel.ingest(first, tmp_path / "s", target="y", weight="weight")
+
+    def append(store: str, rows: pd.DataFrame, **options: Any) -> int:
+        return dsel.append(rows, tmp_path / store, **options).rows
+
+    with pytest.raises(DataError, match=r"row 1, column 'a', is 2\.5, and int64, the dtype of X in.*dtype=.float64"):
+        append("s", counts(a=[1, 2.5, 3]))
+    with pytest.raises(
+        DataError, match=r"row 0 is 0\.5, and int64, the dtype of the weights in the store, does not hold it"
+    ):
+        append("s", counts(weight=[0.5, 1, 1]))
+    with pytest.raises(DataError, match=r"'y', is missing.*missing=.rows"):
+        append("s", counts(y=[1, np.nan, 1]))
+    assert append("s", counts(y=[1, np.nan, 1]), missing="rows") == 2
+    dsel.ingest(first, tmp_path / "t", target="y", weight="weight", dtype="float64")
+    assert append("t", counts(a=[1, 2.5, 3])) == 3
+    dsel.ingest(first.astype({"a": "float32"}), tmp_path / "u", target="y", weight="weight")
+    with pytest.raises(DataError, match=r"is 0\.1, and float32, .* dtype=.float32., which rounds"):
+        append("u", counts(a=0.1))
+    assert append("u", counts(a=0.1), dtype="float32") == 3
+
+
 def test_other_differences(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", X=X.astype("float32"), Y=Y)
     dsel.ingest(tmp_path / "x.npz", tmp_path / "s")
     np.savez(tmp_path / "y.npz", X=X[:, :4], Y=Y)
-    words = "X has 4 columns, and 5 in the store; X is float64, and float32 in the store"
-    with pytest.raises(DataError, match=words):
+    with pytest.raises(DataError, match="X has 4 columns, and 5 in the store"):
         dsel.append(tmp_path / "y.npz", tmp_path / "s")
     np.save(tmp_path / "x.npy", X)
     with pytest.raises(DataError, match=r"the store has targets \(y0\), and the source has none"):
@@ -344,6 +394,15 @@ def test_readers_during_an_append_see_the_old_rows_or_all(tmp_path: Path, monkey
     assert set(seen) == {10, M} or set(seen) == {10}
     assert seen == sorted(seen)
     assert len(seen) > 10
+
+
+def test_a_temporary_file_that_is_renamed_while_files_are_listed_is_left_out(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).touch()
+    listed = walk(tmp_path)
+    left = {"a", "b"} - {next(listed).key}
+    (tmp_path / left.pop()).unlink()
+    assert list(listed) == []
 
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import gzip
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -372,6 +373,39 @@ def test_a_file_that_is_not_what_its_name_says(tmp_path: Path, name: str) -> Non
     (tmp_path / name).write_text("something else entirely\n" * 10)
     with pytest.raises(DataError, match=r"is not an? |cannot be read"):
         ingest(tmp_path / name, tmp_path / "s.zarr")
+
+
+def test_what_another_library_said_ends_with_one_full_stop(tmp_path: Path) -> None:
+    (tmp_path / "d.nc").write_bytes(b"CDF\x01" + bytes(20))
+    with pytest.raises(DataError, match=r"is not a NetCDF file: [^.]+\. Copy or write the file again"):
+        ingest(tmp_path / "d.nc", tmp_path / "s.zarr")
+
+
+@pytest.mark.parametrize("suffix", ["nc", "zarr"])
+@pytest.mark.parametrize(
+    ("times", "error", "words"),
+    [
+        (
+            {"units": "fortnights since 2000-02-25"},
+            DataError,
+            "cannot be decoded. Correct their units and calendar, or",
+        ),
+        ({"units": "days since 2000-02-25", "calendar": "noleap"}, MissingExtraError, "needs cftime. pip install cft"),
+    ],
+)
+def test_times_that_cannot_be_decoded_are_named_and_may_be_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, times: dict[str, str], error: Any, words: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "cftime", None)
+    path = tmp_path / f"data.{suffix}"
+    packed = np.round(X, 1)
+    data = xr.Dataset({"x": (("time", "lat"), packed)}, {"time": ("time", np.arange(M), times)})
+    save = data.to_netcdf if suffix == "nc" else partial(data.to_zarr, consolidated=False)
+    save(path, encoding={"x": {"dtype": "i2", "scale_factor": 0.1, "_FillValue": -99}})
+    with pytest.raises(error, match=f"the times 'time' are '{times['units']}'.*{words}"):
+        ingest(path, tmp_path / "s")
+    ingest(path, tmp_path / "s", drop="time")
+    np.testing.assert_allclose(open_store(tmp_path / "s").x.read(0, M), packed)
 
 
 @pytest.mark.parametrize("make", [np.asarray, scipy.sparse.csr_matrix])

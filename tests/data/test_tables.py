@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -574,3 +575,36 @@ def test_every_kind_of_table_names_identifiers_and_codes(kind: str, tmp_path: Pa
         "leave 'invoice' out if it is an identifier: its first 200 whole numbers are all different",
         "make 'plz' a category, or leave it out, if its numbers are codes: their size means nothing",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ('"1,234"', "If a comma marks thousands, write the numbers without it"),
+        ('"1,5"', "if it is the decimal mark, decimal=',' reads it in text files"),
+        ("1.234.567", "write them without marks of thousands"),
+        ("5%", "If these are percentages, write them without the sign %"),
+    ],
+)
+def test_text_that_people_write_for_numbers_has_a_hint(tmp_path: Path, value: str, hint: str) -> None:
+    for other in (value, "3"):
+        with pytest.raises(DataError, match=re.escape(hint)):
+            stored(tmp_path, f"a,y\n{other},1\n{value},2\n{value},3\n")
+
+
+def test_an_unknown_column_of_a_file_with_another_separator_has_a_hint(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"2 columns and none of that name.*divided by ';', give it as separator"):
+        ingest(write(tmp_path, "a;y;b, m\n1;2;3,5\n"), tmp_path / "s.zarr", target="y")
+
+
+def test_blanks_around_the_names_of_a_text_file_do_not_count_in_new_frames(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({" a": rng.normal(size=40), "b ": rng.choice(["u", "v"], 40), "c": rng.normal(size=40)})
+    data[" y"] = data[" a"] + (data["b "] == "u") + 0.1 * rng.normal(size=40)
+    data.to_csv(tmp_path / "d.csv", index=False)
+    ingest(tmp_path / "d.csv", tmp_path / "s.zarr", target="y", categorical="b")
+    found, own = dsel.select(tmp_path / "s.zarr", k=2), dsel.select(data, " y", k=2)
+    assert own.labels == [" a", "b =u", "b =v"]
+    assert found.labels == ["a", "b=u", "b=v"]
+    np.testing.assert_allclose(np.ravel(found.predict(data)), np.ravel(own.predict(data)))
+    assert found.score(data) == pytest.approx(own.score(data))

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import socket
 import subprocess
@@ -298,6 +299,8 @@ def test_a_run_says_whose_verdict_differs_from_that_of_the_previous_run(job: Job
     assert found.changes["verdicts"] == {label: pair for label, pair in verdicts.items() if pair[0] != pair[1]}
     assert found.changes["verdicts"]["c9"][1] == "necessary"
     assert "Other verdicts: " in str(found)
+    job.keys["alternatives"]["within"] = "20%"
+    assert re.search(r"Other verdicts, about (.+) within 1.00% and \1 within 20.00% of the best: ", str(job.run()))
 
 
 @pytest.mark.parametrize("method", ["pposs", "forward", "branch-and-bound"])

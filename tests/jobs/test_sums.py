@@ -329,6 +329,12 @@ def test_the_command_line(tmp_path: Path) -> None:
     saved = dsel.open_selection(answer)
     assert saved.indices == dsel.select(X, Y, k=6, method="forward").indices
     assert saved.certificate[0]["proven"]
+    for command in ("certify", "alternatives", "verify", "resume"):
+        code, _, err = call(command, answer)
+        assert code == MissingInputError.exit_code
+        assert "its selection is from sums of rows" in err
+        proof = eval(err.split("in Python: ")[1].split(". Or")[0], {"dsel": dsel})  # the call works as it is printed
+        assert proof.certificate[0]["proven"]
     shares = []
     for name in ("a", "b"):
         shares.append(tmp_path / f"{name}.share")

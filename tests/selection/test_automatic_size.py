@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.model_selection import GroupKFold, KFold, RepeatedKFold, ShuffleSplit, StratifiedKFold, TimeSeriesSplit
@@ -162,6 +163,35 @@ def test_a_held_out_share_and_held_out_rows() -> None:
     assert [point.value for point in other.size_curve.points] == pytest.approx(values, rel=1e-8)
     squares = (y[150:, 0] - other.intercept - X[150:][:, other.indices] @ other.coefficients[:, 0]) ** 2 / y[:150].var()
     assert other.size_curve.points[other.k].standard_error == pytest.approx(squares.std() / np.sqrt(50))
+
+
+def test_one_given_split_is_chosen_by_as_the_same_share_is() -> None:
+    X, y = problem(m=200)
+    split = [(np.arange(150), np.arange(150, 200))]
+    share, given = (
+        dsel.select(X, y, k="auto", max_k=5, method="forward", choose_k={**rule, "one_standard_error": True}).size_curve
+        for rule in ({"held_out": 0.25, "split": "blocks"}, {"split": split})
+    )
+    assert share is not None
+    assert given is not None
+    assert [p.standard_error for p in given.points] == pytest.approx([p.standard_error for p in share.points])
+    assert given.k == share.k
+    assert given.description.endswith("by 1 given split")
+    with pytest.raises(DataError, match="too few for a standard error"):
+        dsel.select(X, y, k="auto", choose_k={"split": [(np.arange(150), [160])], "one_standard_error": True})
+
+
+def test_the_standard_error_of_held_out_rows_does_not_depend_on_the_unit_of_their_weights(tmp_path: Path) -> None:
+    X, y = problem()
+    frame = pd.DataFrame(X).add_prefix("x").assign(y=y[:, 0], w=np.random.default_rng(0).uniform(0.5, 2.0, 120))
+    found = []
+    for unit in (1.0, 9.0):
+        for name, rows in (("train", frame[:90]), ("test", frame[90:].assign(w=unit * frame.w[90:]))):
+            dsel.ingest(rows, tmp_path / f"{name}{unit}.zarr", target="y", weight="w")
+        rule = {"held_out": str(tmp_path / f"test{unit}.zarr")}
+        found.append(dsel.select(tmp_path / f"train{unit}.zarr", k="auto", choose_k=rule).size_curve)
+    assert found[0] is not None
+    assert found[0].points[3].standard_error == pytest.approx(found[1].points[3].standard_error)
 
 
 def test_a_random_share_is_as_large_as_asked_for() -> None:

@@ -63,3 +63,10 @@ def test_a_notebook_shows_what_is_printed_once(monkeypatch: pytest.MonkeyPatch) 
     text = render(dsel.select(X, X[:, 1], k=1, method="forward"))
     assert text.startswith("1 of 4 columns")
     assert not shown
+
+
+def test_columns_of_groups_are_printed_where_a_group_has_several() -> None:
+    X = frame(list("abcd"))
+    for groups, said in ([["a", "b"], ["c", "d"]], True), ([["a", "b"], ["c"], ["d"]], False):
+        text = render(dsel.select(X, X.c + X.d, k=1 + (not said), groups=groups))
+        assert ("Their columns: " in text) == said

@@ -251,6 +251,16 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert "even for pairs" in err
 
 
+def test_the_command_takes_a_loss(tmp_path: Path) -> None:
+    X, Y = problem()
+    y = (Y[:, :1] > 0).astype(float)
+    store = make_store(tmp_path / "s.zarr", X, y)
+    code, out, err = call("stability", store, "--k", "2", "--samples", "4", "--loss", "logistic", "--json")
+    assert code == 0, err
+    expected = dsel.stability(X, y, k=2, samples=4, loss="logistic")
+    assert json.loads(out)["frequencies"] == expected.frequencies.tolist()
+
+
 def test_the_command_fills_missing_values(tmp_path: Path) -> None:
     X, Y = problem()
     X[3, 2] = np.nan
@@ -327,6 +337,22 @@ def test_the_sentence_on_mistakes_fits_the_number_of_columns() -> None:
     assert "1 is chosen on 75% or more. The expected number of mistakes is at most 0.05," in one
     few = str(dsel.stability(X[:, :3], y, k=2, samples=10))
     assert "2 are chosen on 75% or more. The bound on mistakes, 2.67, tells nothing about them." in few
+
+
+@pytest.mark.parametrize(
+    ("how", "assumed"),
+    [
+        ({}, "if rows are independent."),
+        ({"row_groups": np.arange(200) // 5}, "if groups of rows are independent."),
+        ({"split": "blocks"}, "if blocks of rows are independent."),
+        ({"resample": "halves"}, "if rows are independent and columns of noise exchangeable."),
+    ],
+)
+def test_the_sentence_on_mistakes_states_the_assumption_of_the_subsamples(how: dict[str, Any], assumed: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 20))
+    y = X[:, 3] - 2.0 * X[:, 7] + rng.normal(size=200)
+    assert str(dsel.stability(X, y, k=3, samples=20, **how)).endswith(f"by mistake, {assumed}")
 
 
 def test_where_no_column_is_frequent_no_mistakes_are_told_of() -> None:

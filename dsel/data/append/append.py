@@ -19,6 +19,7 @@ import hashlib
 import json
 import shutil
 import time as clock
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import date, datetime
@@ -28,6 +29,7 @@ from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.text import counted, noun, shorten
 from dsel.config.ingest_request import Progress, SourceKeywords, SourceOptions, with_options
 from dsel.data import schema
+from dsel.data.append.matching import require_values
 from dsel.data.append.new_rows import DenseRows, SparseRows
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.formats.source import SparseSource
@@ -68,6 +70,8 @@ class AppendReport(WriteReport):
         The infinite values of each column of X in the new rows, where there are any.
     constant : list of str
         The columns of X that have one value only in the new rows.
+    categories : dict of str to int
+        How many columns of X each category of the store has.
     already : str
         Why nothing was appended; else empty.
     notes : list of str
@@ -89,8 +93,7 @@ class AppendReport(WriteReport):
         if self.resumed_rows:
             text.append(f"continued after row {self.resumed_rows:,} of an interrupted append")
         if self.missing:
-            shown = shorten((f"{name} ({count})" for name, count in self.missing.items()), 8)
-            text.append(f"missing values in {counted(len(self.missing), 'column')} of the new rows: {shown}")
+            text.append(self._missing_values(" of the new rows"))
         if self.infinite:
             text.append(f"infinite values, which no selection takes: {shorten(self.infinite, 8)}")
         if self.constant and self.rows > 1:
@@ -188,7 +191,7 @@ def append(
         complete = without_missing_values(opened, request.missing, request.scanned)
         return DenseRows.of(complete, there, max(1, memory // 4))
 
-    new_rows(opened_store)  # differences show before anything is written
+    require_values(new_rows(opened_store).source)  # differences show before anything is written
     staging = staging_of(path)
     with output_errors(path), staging.locked() as lock:
         interrupted = staging.state().get("key")
@@ -210,7 +213,8 @@ def append(
     details = {} if profile is None else profile_of(profile, now.features, rows.source.targets)
     return AppendReport(
         rows=rows.source.shape[0], shape=now.shape, segments=len(now.segments), bytes_written=rows.nbytes,
-        seconds=clock.perf_counter() - began, resumed_rows=resumed, notes=notes, **details,
+        seconds=clock.perf_counter() - began, resumed_rows=resumed, categories=_categories(now), notes=notes,
+        **details,
     )  # fmt: skip
 
 
@@ -261,6 +265,14 @@ def _missing(new: ColumnProfile, there: Store) -> dict[str, int]:
         counts = {schema.ATTR_MISSING_CELLS: int(new.missing.sum())}
     counts[schema.ATTR_MISSING_TARGETS] = int(new.missing_targets.sum())
     return {name: count + int(there.attributes.get(name, 0)) for name, count in counts.items() if count}
+
+
+def _categories(there: Store | SparseStore) -> dict[str, int]:
+    """Return how many columns of X each category of a store has."""
+    if isinstance(there, SparseStore) or there.sources is None:
+        return {}
+    named = zip(there.features, there.sources.tolist(), strict=True)
+    return Counter(source for label, source in named if label != source)
 
 
 def _growing_store(path: AnyPath) -> Store | SparseStore:

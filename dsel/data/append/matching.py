@@ -6,12 +6,15 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import numpy as np
 
-from dsel._lib.text import shorten
+from dsel._lib.text import FIRST_ROW, shorten
 from dsel._lib.types import Ints
+from dsel.data.append.exact_values import ExactValues, kept_dtype
+from dsel.data.formats.missing import CompleteRows
 from dsel.data.formats.source import Array, DerivedSource, Rows, Source, SparseBlock, SparseSource, buffers
 from dsel.data.labels import column_of, default_labels
 from dsel.data.store.sparse import SparseStore
@@ -90,13 +93,13 @@ def match_source(source: Source, columns: StoreColumns) -> Source:
             found.append(f"the source has {what}, and the store has none (option {option})")
         elif wanted and not is_there:
             found.append(f"the store has {what}, and the source has none (option {option})")
-    types = (("X", source.dtype, columns.dtype), ("Y", source.y_dtype, columns.y_dtype))
-    found += _differences_of_types((*types, ("the weights", source.w_dtype, columns.w_dtype)))
     require_no_differences(found, source.name, columns.name)
-    if np.array_equal(x, np.arange(source.shape[1])) and np.array_equal(y, np.arange(source.n_targets)):
-        return source
     families = _siblings(x, columns.features, columns.feature_families())
-    return MatchedSource(source, columns, x, y, families, _siblings(y, columns.targets, columns.target_families()))
+    matched = MatchedSource(
+        source, columns, x, y, families, _siblings(y, columns.targets, columns.target_families())
+    )  # fmt: skip
+    is_same = np.array_equal(x, np.arange(source.shape[1])) and np.array_equal(y, np.arange(source.n_targets))
+    return source if is_same and not matched.converts else matched
 
 
 def match_sparse(source: SparseSource, n: int, columns: StoreColumns, wanted: Mapping[str, np.dtype[Any]]) -> Ints:
@@ -111,8 +114,6 @@ def match_sparse(source: SparseSource, n: int, columns: StoreColumns, wanted: Ma
     missing = [label for label in wanted if label not in obs and label not in families]
     extra = [label for label in obs if label not in wanted]
     found += list(_named("target or weight", missing, extra, families))
-    shared = [(f"the column {label!r}", obs[label], wanted[label]) for label in wanted if label in obs]
-    found += _differences_of_types((("X", source.dtype, columns.dtype), *shared))
     require_no_differences(found, source.name, columns.name)
     of_source = np.full(n, ABSENT, np.int64)
     of_source[places[places != ABSENT]] = np.flatnonzero(places != ABSENT)
@@ -201,12 +202,6 @@ def _renamed(missing: list[str], extra: list[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _differences_of_types(types: Sequence[tuple[str, Any, Any]]) -> Iterator[str]:
-    for what, found, wanted in types:
-        if found is not None and wanted is not None and not np.can_cast(found, wanted, "safe"):
-            yield f"{what} is {found}, and {wanted} in the store (option dtype)"
-
-
 def _siblings(places: Ints, labels: Sequence[str], families: Mapping[str, str]) -> dict[int, int]:
     """Return for each absent category the place in the source of another one of the same column."""
     found: dict[str, int] = {}
@@ -218,7 +213,7 @@ def _siblings(places: Ints, labels: Sequence[str], families: Mapping[str, str]) 
 
 
 class MatchedSource(DerivedSource):
-    """A source with its columns in the order of a store."""
+    """A source with its columns in the order of a store, and in dtypes that are stored there."""
 
     def __init__(
         self, source: Source, columns: StoreColumns, x: Ints, y: Ints, siblings_x: dict[int, int],
@@ -232,14 +227,38 @@ class MatchedSource(DerivedSource):
         absent = [str(columns.features[i]) for i in siblings_x] + [str(columns.targets[i]) for i in siblings_y]
         if absent:
             self.notes = (*source.notes, f"categories that do not occur: {shorten(absent, _LISTED)}")
+        counting = (
+            f"{FIRST_ROW}; rows with missing values are left out before"
+            if isinstance(source, CompleteRows)
+            else FIRST_ROW
+        )
+        self._exact = ExactValues(source.name, columns.name, counting)
+        self.dtype = kept_dtype(source.dtype, columns.dtype)
+        if source.y_dtype is not None and columns.y_dtype is not None:
+            self.y_dtype = kept_dtype(source.y_dtype, columns.y_dtype)
+        if source.w_dtype is not None and columns.w_dtype is not None:
+            self.w_dtype = kept_dtype(source.w_dtype, columns.w_dtype)
+
+    @property
+    def converts(self) -> bool:
+        """Whether values get another dtype, which may not hold them."""
+        dtypes = self.source.dtype, self.source.y_dtype, self.source.w_dtype
+        return dtypes != (self.dtype, self.y_dtype, self.w_dtype)
 
     def pieces(self, start: int, scratch: Path) -> Generator[Rows, None, None]:
-        for found in buffers(self.source, start, scratch):
-            rows = replace(Rows.of(self, len(found)), w=found.w, samples=found.samples)
-            _move(found.x, rows.x, self.x, self.siblings_x)
+        exact, source = self._exact, self.source
+        features = source.features or default_labels("x", source.shape[1])
+        targets = source.targets or default_labels("y", source.n_targets)
+        for found in buffers(source, start, scratch):
+            rows = replace(Rows.of(self, len(found)), samples=found.samples)
+            _move(exact.of(found.x, self.dtype, "X", features, start), rows.x, self.x, self.siblings_x)
             if found.y is not None and rows.y is not None:
-                _move(found.y, rows.y, self.y, self.siblings_y)
+                y = exact.of(found.y, rows.y.dtype, "Y", targets, start)
+                _move(y, rows.y, self.y, self.siblings_y)
+            if found.w is not None and rows.w is not None:
+                rows.w[:, None] = exact.of(found.w[:, None], rows.w.dtype, "the weights", [""], start)
             yield rows
+            start += len(found)
 
 
 def _move(found: Array, out: Array, places: Ints, siblings: Mapping[int, int]) -> None:
@@ -252,14 +271,24 @@ def _move(found: Array, out: Array, places: Ints, siblings: Mapping[int, int]) -
 
 
 class MatchedSparse(SparseSource):
-    """A sparse source with the columns of a store."""
+    """A sparse source with the columns of a store, and in dtypes that are stored there."""
 
     def __init__(
         self, source: SparseSource, store: SparseStore, places: Ints, obs: Mapping[str, np.dtype[Any]]
     ) -> None:
         self.take_over(source)
         self._source, self._places, self._obs = source, places, obs
+        self._labels = source.features or store.features.tolist()
         self.shape, self.features = (source.shape[0], store.shape[1]), store.features.tolist()
+        self.dtype = kept_dtype(source.dtype, store.dtype)
+        self._exact = ExactValues(source.name, str(store.path))
+
+    @property
+    def converts(self) -> bool:
+        """Whether values get another dtype, which may not hold them."""
+        found = self._source.columns
+        safe = (np.can_cast(found[name], dtype, "safe") for name, dtype in self._obs.items() if name in found)
+        return self.dtype != self._source.dtype or not all(safe)
 
     def identity(self) -> dict[str, Any]:
         return self._source.identity()
@@ -269,7 +298,25 @@ class MatchedSparse(SparseSource):
 
         for block in self._source.blocks(start):
             found, r = block.rows, block.rows.shape[0]
-            rows = csr_matrix((found.data, self._places[found.indices], found.indptr), shape=(r, self.shape[1]))
+            data = self._exact.of_sparse(found, self.dtype, self._labels, block.start)
+            rows = csr_matrix((data, self._places[found.indices], found.indptr), shape=(r, self.shape[1]))
             rows.sort_indices()
-            columns = {name: block.columns.get(name, np.zeros(r, dtype)) for name, dtype in self._obs.items()}
+            columns = {name: self._column(block, name, dtype) for name, dtype in self._obs.items()}
             yield SparseBlock(block.start, block.first, rows, columns, block.samples)
+
+    def _column(self, block: SparseBlock, name: str, dtype: np.dtype[Any]) -> Array:
+        """Return a column of obs; that of a class that does not occur is 0."""
+        found = block.columns.get(name)
+        if found is None:
+            return np.zeros(block.rows.shape[0], dtype)
+        part = f"the column {name!r} of obs"
+        return self._exact.of(found[:, None], kept_dtype(found.dtype, dtype), part, [name], block.start)[:, 0]
+
+
+def require_values(source: Source | SparseSource) -> None:
+    """Raise DataError for a value that the dtypes of the store do not hold. Reads the rows, if some may not fit."""
+    if isinstance(source, MatchedSource | MatchedSparse) and source.converts:
+        with TemporaryDirectory() as scratch:
+            pieces = source.blocks(0) if isinstance(source, MatchedSparse) else source.pieces(0, Path(scratch))
+            for _ in pieces:
+                pass

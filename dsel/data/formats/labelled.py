@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
@@ -38,13 +39,16 @@ from dsel.storage.paths import AnyPath, zarr_store
 #: Dimensions that are taken for that of the samples; otherwise it is the first one.
 SAMPLES: Final = ("sample", "samples", "obs", "observation", "observations", "row", "rows", "time")
 
+#: Calendars of times that xarray decodes without cftime.
+_WITHOUT_CFTIME: Final = ("", "standard", "gregorian", "proleptic_gregorian")
+
 _TAKES: Final = frozenset(("target", "index", "weight", "drop", "variable", "dimension"))
 _INSTEAD: Final = "Variables are named by variable (X), target (Y), weight and index (the labels of the samples)."
 
 
 def open_netcdf(path: AnyPath, options: SourceOptions) -> Source:
     """Open a NetCDF file by xarray."""
-    return _source(partial(_netcdf, path), str(path), path.name, _identity(path, options), options)
+    return _source(partial(_netcdf, path, options.drop), str(path), path.name, _identity(path, options), options)
 
 
 def open_zarr(path: AnyPath, options: SourceOptions) -> Source | SparseSource:
@@ -55,7 +59,7 @@ def open_zarr(path: AnyPath, options: SourceOptions) -> Source | SparseSource:
 
         return open_annotated(path, options)
     try:
-        return _source(partial(_zarr, path), str(path), path.name, _identity(path, options), options)
+        return _source(partial(_zarr, path, options.drop), str(path), path.name, _identity(path, options), options)
     except _NoDimensions:
         return LazySource(partial(_zarr_parts, path, options), path.name, _identity(path, options), options.dtype)
 
@@ -87,15 +91,20 @@ class _NoDimensions(Exception):
 
 
 @contextmanager
-def _netcdf(path: AnyPath) -> Iterator[Any]:
+def _netcdf(path: AnyPath, dropped: Sequence[Any]) -> Iterator[Any]:
     import xarray as xr
 
     with path.open("rb") as file:
         if not file.read(4).startswith((b"CDF", b"\x89HDF")):
             raise DataError(f"{path} is not a NetCDF file.", "Copy or write the file again.")
-    source: Any = path if isinstance(path, Path) else path.open("rb")
+
+    def opened(**options: Any) -> Any:
+        return xr.open_dataset(
+            path if isinstance(path, Path) else path.open("rb"), chunks=None, cache=False, **options
+        )  # fmt: skip
+
     try:
-        dataset = xr.open_dataset(source, chunks=None, cache=False)
+        dataset = _decoded(opened, path, dropped)
     except (ValueError, OSError, TypeError) as error:
         if isinstance(error, ValueError) and ("backend" in str(error) or "engine" in str(error)):
             raise MissingExtraError(
@@ -106,12 +115,60 @@ def _netcdf(path: AnyPath) -> Iterator[Any]:
         yield dataset
 
 
-@contextmanager
-def _zarr(path: AnyPath) -> Iterator[Any]:
+def _decoded(opened: Callable[..., Any], path: AnyPath, dropped: Sequence[Any]) -> Any:
+    """Return what `opened` returns, a Dataset. Times that cannot be decoded stay numbers if they are dropped.
+
+    Raises DataError or MissingExtraError for other times that cannot be decoded.
+    """
     import xarray as xr
 
     try:
-        dataset = xr.open_zarr(zarr_store(path), consolidated=False, chunks=None)
+        return opened()
+    except (ValueError, OverflowError):
+        try:
+            raw = opened(decode_times=False)
+        except Exception:  # the times are not the reason
+            raw = None
+        names = [] if raw is None else [str(name) for name in raw.variables if not _has_times(raw, name)]
+        if raw is None or not names:
+            raise
+    if not set(names) <= set(map(str, dropped)):
+        name = names[0]
+        units, calendar = (raw[name].attrs.get(key, "") for key in ("units", "calendar"))
+        what = f"{path}: the times {name!r} are {units!r}" + (f" in the calendar {calendar!r}" if calendar else "")
+        leave = "or leave them out with drop"
+        if calendar not in _WITHOUT_CFTIME and not _has_cftime():
+            raise MissingExtraError(f"{what}, which needs cftime.", f"pip install cftime, {leave}.")
+        raise DataError(f"{what}, which cannot be decoded.", f"Correct their units and calendar, {leave}.")
+    others = xr.decode_cf(raw.drop_vars(names), mask_and_scale=False)
+    return others.assign_coords({name: raw[name] for name in names})
+
+
+def _has_cftime() -> bool:
+    try:
+        import_module("cftime")
+    except ImportError:
+        return False
+    return True
+
+
+def _has_times(raw: Any, name: Any) -> bool:
+    """Return whether the times of a variable can be decoded; True where it holds none."""
+    import xarray as xr
+
+    try:
+        xr.decode_cf(raw[[name]].drop_vars(set(raw[[name]].variables) - {name}))
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
+@contextmanager
+def _zarr(path: AnyPath, dropped: Sequence[Any]) -> Iterator[Any]:
+    import xarray as xr
+
+    try:
+        dataset = _decoded(partial(xr.open_zarr, zarr_store(path), consolidated=False, chunks=None), path, dropped)
     except (KeyError, AttributeError, ValueError, TypeError) as error:  # xarray has no special error for this
         raise _NoDimensions from error
     if not dataset.variables:
@@ -143,6 +200,8 @@ def dataset_parts(dataset: Any, where: str, options: SourceOptions) -> Parts:
     names = [named(known, str(name), "target", where, "variable") for name in options.target]
     weight = None if options.weight is None else named(known, str(options.weight), "weight", where, "variable")
     dropped = [named(known, str(name), "drop", where, "variable") for name in options.drop]
+    dataset = dataset.drop_vars(set(dropped) - {*names, weight})  # also as labels
+    known = [str(name) for name in dataset.variables]
     x = _choose_x(dataset, {*names, weight, *dropped}, where, options)
     sample = _sample_dimension(dataset, x, where, options)
     if not names and x is not None and schema.Y in dataset and x != schema.Y and sample in dataset[schema.Y].dims:

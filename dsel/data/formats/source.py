@@ -416,14 +416,19 @@ def put(out: Array, values: Array, source: str, first_row: int, columns: Sequenc
         )
 
 
-def lost(values: Array, dtype: np.dtype[Any]) -> NDArray[np.bool_] | None:
-    """Return where `dtype` cannot hold a value, by the rules of `put`; None if it holds all of them."""
+def lost(values: Array, dtype: np.dtype[Any], *, exact: bool = False) -> NDArray[np.bool_] | None:
+    """Return where `dtype` cannot hold a value, by the rules of `put`; None if it holds all of them.
+
+    exact: floats must not be rounded.
+    """
     if values.dtype == dtype or values.dtype.kind == "b" or np.can_cast(values.dtype, dtype, "safe"):
         return None
     with np.errstate(all="ignore"):
         found = values.astype(dtype)
         if dtype.kind == "f":
             is_lost = np.isinf(found) & np.isfinite(values)
+            if exact:
+                is_lost |= (found.astype(values.dtype) != values) & (values == values)  # NaN stays
         else:
             limits = np.iinfo(dtype)
             is_lost = (found.astype(values.dtype) != values) | (values < limits.min) | (values > limits.max)

@@ -36,6 +36,9 @@ class ClassLoss(Loss):
         found = np.asarray(self.factors)[y.astype(np.int64)]
         return found if w is None else found * w
 
+    def without_class_weights(self) -> Self:
+        return replace(self, class_weight=None, factors=())
+
     def with_classes(self, values: Floats, y: Floats, w: Floats | None) -> Self:
         """Return the loss with classes of these values, and with their weights for the targets y as in the data."""
         found = replace(self, classes=tuple(float(value) for value in values), factors=())

@@ -170,6 +170,10 @@ class Loss(ABC):
         """Return the weights of rows with these targets, by default those given; None if all are 1."""
         return w
 
+    def without_class_weights(self) -> Self:
+        """Return the loss that scores predictions, where the rows of all classes count alike."""
+        return self
+
     def of_rows(self, y: Floats, w: Floats) -> LossOfRows:
         """Return the loss of rows with these targets and weights, both (m,), as a function of linear predictors."""
         return LossOfRows(self, y, w)

@@ -27,7 +27,7 @@ def held_out_pass(dataset: Dataset, subsets: int, size: int, columns: Ints | Non
     Arguments: W, intercepts, transform.
     """
     flops = 2 * dataset.m * size * size * max(1, dataset.n_targets)
-    return RowPass("held-out rows", dataset, _block_held_out, np.add, 16 * subsets, flops, columns, share=True)
+    return RowPass("held-out rows", dataset, _block_held_out, np.add, 24 * subsets, flops, columns, share=True)
 
 
 def held_out_moments(
@@ -53,10 +53,16 @@ def held_out_moments(
     )  # fmt: skip
     one = held_out_pass(dataset, len(subsets), columns.size, columns)
     total = one.run(engine, W=W, intercepts=intercepts, transform=narrow)
-    weight = total[0, -1]
-    mean = total[0, :-1] / weight
-    variance = np.maximum(total[1, :-1] / weight - mean**2, 0.0)
-    return mean, np.sqrt(variance / weight)
+    return mean_and_error(total[:, :-1], total[0, -1], total[1, -1])
+
+
+def mean_and_error(sums: Floats, weight: float, squares: float) -> tuple[Floats, Floats]:
+    """Return weighted means of rows and their standard errors, which do not depend on the unit of the weights.
+
+    sums: (3, s) those of w e, w^2 e and w^2 e^2. weight, squares: the sums of w and w^2.
+    """
+    mean = sums[0] / weight
+    return mean, np.sqrt(np.maximum(sums[2] - 2.0 * mean * sums[1] + mean**2 * squares, 0.0)) / weight
 
 
 def held_out_store(dataset: Dataset, store: str | AnyPath) -> Dataset:
@@ -99,8 +105,8 @@ def _block_held_out(x: Any, y: Any, block: Block, W: Floats, intercepts: Floats,
     targets, labels = transform.targets(y, where)
     s, subsets, N = W.shape
     weights = np.ones(x.shape[0]) if block.w is None else block.w
-    errors = np.zeros((2, subsets + 1))  # of the errors and of their squares; and the weight, last
-    errors[0, -1] = weights.sum()
+    errors = np.zeros((3, subsets + 1))  # see `mean_and_error`; and of the weights, last
+    errors[:2, -1] = weights.sum(), weights @ weights
     step = max(16, (8 << 20) // (8 * max(s, subsets * N, 1)))
     for start in range(0, x.shape[0], step):
         w = weights[start : start + step]
@@ -116,6 +122,5 @@ def _block_held_out(x: Any, y: Any, block: Block, W: Floats, intercepts: Floats,
         else:
             flip = labels[start : start + step, None, :] * transform.scale_y * THRESHOLD
             row_errors = np.count_nonzero(flip * e >= 1.0, axis=2).astype(np.float64)
-        errors[0, :-1] += w @ row_errors
-        errors[1, :-1] += w @ np.square(row_errors)
+        errors[:, :-1] += w @ row_errors, w**2 @ row_errors, w**2 @ np.square(row_errors)
     return errors

@@ -116,6 +116,8 @@ class ProofProblem:
         Find all near-best subsets, not only the best one.
     kept : dict, optional
         What the tree of the same proof on other data has left.
+    nodes : int, optional
+        The most nodes that a head start visits, and the proof after it.
     """
 
     objective: Any
@@ -131,6 +133,7 @@ class ProofProblem:
     setup: CommonSetup | None = None
     near_best: ListRule | None = None
     kept: Mapping[str, Any] | None = None
+    nodes: int | None = None
 
     def __post_init__(self) -> None:
         """Share the set-up with no other proof by default."""
@@ -145,6 +148,11 @@ class ProofProblem:
         assert self.setup is not None
         error = self.setup.guarantee(self.k, self.deadline).error
         return near_best_of(self.objective, self.k, self.near_best, error)
+
+    @property
+    def most_nodes(self) -> int:
+        """The limit of nodes; without one, a number that no tree reaches."""
+        return 2**62 if self.nodes is None else self.nodes
 
     @property
     def grouped(self) -> bool:
@@ -250,7 +258,7 @@ def _with_or_without_limit(problem: ProofProblem, limited: OutOfCoreTree) -> Tre
     while not (general.done or limited.done or deadline.passed) and seconds <= _LAST_TURN:
         for tree in (general, limited):
             with tree.time_limit(min(seconds, 0.5 * deadline.remaining)):
-                tree.advance(2**62)
+                tree.advance(problem.most_nodes)
             if tree.done:
                 break
         general.offer(limited.best)
@@ -328,21 +336,21 @@ def better_tree(problem: ProofProblem) -> BranchAndBound | PerspectiveTree:
     there are too many subsets for the other tree to try, it may also first find better diagonals, unless the deadline
     is near.
     """
-    objective, deadline = problem.objective, problem.deadline
+    objective = problem.objective
     if not takes_part(objective, problem.k):
         return _branch_and_bound(problem)
     try:
         tree = _perspective_tree(problem, hands_over=True)
     except ValueError:  # nearly dependent columns
         return _branch_and_bound(problem)
-    _advance(tree, min(max(_SECONDS * objective.n**3, _LEAST), _MOST), deadline)
+    _advance(tree, min(max(_SECONDS * objective.n**3, _LEAST), _MOST), problem)
     if tree.done:
         return tree
     try:
         search = _branch_and_bound(replace(problem, incumbent=tree.best))
     except (CapacityError, OutOfTime):
         return tree
-    if not search.done and _is_better(tree, search, deadline):
+    if not search.done and _is_better(tree, search, problem):
         return tree
     search.offer(tree.best)
     if search.near_best is not None and tree.near_best is not None:
@@ -352,20 +360,25 @@ def better_tree(problem: ProofProblem) -> BranchAndBound | PerspectiveTree:
     return search
 
 
-def _is_better(tree: PerspectiveTree, other: BranchAndBound, deadline: Deadline) -> bool:
+def _is_better(tree: PerspectiveTree, other: BranchAndBound, problem: ProofProblem) -> bool:
     """Return whether the tree of relaxations promises more."""
     if other.node_seconds() > _SLOW_NODE or tree.gap < _BETTER * (other.cutoff_value - other.lower):
         return True
     few = math.comb(other.objective.n, other.k) <= _MANY_SUBSETS
-    if few or deadline.remaining < _ENOUGH_TIME:
+    if few or problem.deadline.remaining < _ENOUGH_TIME:
         return False
-    _advance(tree, _HEAD_START, deadline)
+    _advance(tree, _HEAD_START, problem)
     return tree.done or tree.gap < _BETTER_THEN * (other.cutoff_value - other.lower)
 
 
-def _advance(tree: PerspectiveTree, seconds: float, deadline: Deadline) -> None:
-    """Continue until the relaxations took about these seconds."""
-    while tree.seconds < seconds and not (tree.done or tree.memory_full or deadline.passed):
+def _advance(tree: PerspectiveTree, seconds: float, problem: ProofProblem) -> None:
+    """Continue until the relaxations took about these seconds, or a limit of the proof is met."""
+    most = problem.most_nodes
+    while (
+        tree.seconds < seconds
+        and tree.iteration < most
+        and not (tree.done or tree.memory_full or problem.deadline.passed)
+    ):
         tree.advance(tree.iteration + 1)
 
 

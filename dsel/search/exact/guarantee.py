@@ -361,7 +361,10 @@ def _explained_share(objective: Objective, low_rank: bool, deadline: Deadline | 
     least = ridge(C.n)
     _, Q, rest = factored(penalized(objective), B, least, 4.0 * least, deadline, norms)
     explained = float(np.square(Q).sum() + np.square(rest).sum() / least)
-    return explained / objective.total, np.full(C.n, 1.0 / (REAL * perturbation(C.n)))
+    most = 1.0 / (REAL * perturbation(C.n))
+    known = not low_rank and C.diagonal.min() * most > 1.0
+    factors = inflation_of_all(C, most, deadline).factors if known else np.full(C.n, most)
+    return explained / objective.total, factors
 
 
 def _targets(objective: Objective, deadline: Deadline | None) -> Floats:

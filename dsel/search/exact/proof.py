@@ -38,7 +38,7 @@ class Proof:
     search: the tree, see `dsel.search.exact.choose_tree`. value: f of the subset to certify, inf if there is none.
     seconds, cpu: wall time and processor time of this process so far. ended: why the last run ended. relaxation: the
     convex relaxation, which is computed when a run ends without a proof, or before if it is quick. log: where the tree
-    is written. began_again: see `Certificate`.
+    is written. began_again: see `Certificate`. head_start: the nodes that count towards the limit of the first run.
     """
 
     search: Tree
@@ -49,6 +49,7 @@ class Proof:
     cpu: float = 0.0
     began_again: str = ""
     ended: str = ""
+    head_start: int = 0
 
     @classmethod
     def begin(
@@ -66,7 +67,8 @@ class Proof:
             with one_blas_thread():
                 take_swaps(search.near_best, objective, problem.deadline.share(_SWAPS), [search.best])
         log, cpu = problem.log if search.can_log else None, time.process_time() - began
-        return cls(search, value, time.monotonic() - start, log=log, cpu=cpu)
+        head_start = 0 if problem.nodes is None else search.iteration
+        return cls(search, value, time.monotonic() - start, log=log, cpu=cpu, head_start=head_start)
 
     @classmethod
     def resume(
@@ -123,7 +125,8 @@ class Proof:
                 self.relaxation = self._relax(deadline)
             relaxed = self.relaxation is None and self._relaxable
             share = deadline.share(1.0 - _RELAXATION if relaxed else 1.0)
-            limit = _NO_LIMIT if nodes is None else search.iteration + nodes
+            limit = _NO_LIMIT if nodes is None else search.iteration - self.head_start + nodes
+            self.head_start = 0
             start = time.monotonic() - self.seconds
 
             def told(search: AnytimeSearch) -> None:

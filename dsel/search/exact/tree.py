@@ -123,6 +123,7 @@ class BestFirstTree(ExactSearch, Generic[N]):
         self._only_prepared = False  # whether the time of the last run ended before the first node
         self._memory_limit, self._bytes = memory_limit, 0
         self._time = Deadline(None)
+        self._most_nodes = 2**62  # `advance` gets that of a slice
 
     # What a subclass defines.
 
@@ -219,7 +220,7 @@ class BestFirstTree(ExactSearch, Generic[N]):
 
         runner: runs a distributable tree, by default in this process.
         """
-        self._too_long = 0.0
+        self._too_long, self._most_nodes = 0.0, 2**62 if stop.iterations is None else stop.iterations
         before, seconds, left = self.iteration, self.node_seconds(), stop.seconds
         if left is not None and seconds > left:
             logger.info("a node of the proof takes about %.3g s, and %.3g s are left: the proof ends", seconds, left)

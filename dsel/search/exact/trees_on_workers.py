@@ -131,6 +131,7 @@ class TreeSearch(ExactOnWorkers):
         super().__init__(tree, limit)
         self.tree = tree
         self._leases: dict[str, tuple[int, float]] = {}
+        self._promised = 0  # the nodes that tasks may still visit
         self._work: SubtreeWork | None = None
         self._estimate = SubtreeEstimate()
 
@@ -144,25 +145,32 @@ class TreeSearch(ExactOnWorkers):
             self.changed_work = ExploreSubtrees(self._work)
             self._estimate = SubtreeEstimate(speed=tree.nodes_per_second, least=tree.least_nodes)
         tasks = _TASKS_PER_WORKER * workers
+        room = self.limit - tree.iteration - self._promised
+        if room <= 0:
+            return None
         budget = self._estimate.budget(workers)
         if tree.open_nodes < tasks:  # near the end: smaller tasks split what is left
             budget = max(budget // 4, 1)
+        budget = min(budget, room)
         share = max(tree.open_nodes // tasks, 1)  # leaves nodes for the other tasks
         lease, nodes = tree.checkout(share, budget / self._estimate.ratio, tree.subtree_size)
         if not nodes:
             return None
         task = Task(uuid4().hex, (nodes, tree.sent_cutoff), budget, ("subtrees",))
+        self._promised += budget
         self._leases[task.key] = lease, sum(tree.subtree_size(node) for node in nodes)
         return task
 
     def tell(self, task: Task, result: TaskResult) -> None:
         """Merge what a task found."""
         lease, size = self._leases.pop(task.key)
+        self._promised -= task.units
         self.tree.complete(lease, result.found)
         self._estimate.learn(size, result.found, result.seconds)
 
     def requeue(self, task: Task, suspect: bool) -> None:
         """Take the nodes of a lost task back."""
+        self._promised -= task.units
         self.tree.requeue(self._leases.pop(task.key)[0])
 
 

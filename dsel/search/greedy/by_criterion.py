@@ -115,6 +115,12 @@ def splicing_steps(n: int, k: int, max_exchange: int) -> Steps:
             S, value = other, lowest
 
 
+def _after_included(steps: Generator[list[Subset], list[float], Any]) -> Steps:
+    """Evaluate the included columns alone, which are the empty subset here, and then what a method needs."""
+    yield [()]
+    yield from steps
+
+
 class BatchSearch(EvaluatedSearch):
     """A search by batches of subsets, by ask and tell.
 
@@ -204,11 +210,9 @@ def run_steps(
     """
     objective, items = task.objective, task.subject
     check_size(task.k, items.n)
-    search = BatchSearch(task.k, steps(items.n, task.k, **arguments))
+    of_method = steps(items.n, task.k, **arguments)
+    search = BatchSearch(task.k, _after_included(of_method) if task.always else of_method)
     search.recall(known_values(task))
-    columns = tuple(tuple(int(objective.columns[j]) for j in items.members([item])) for item in range(items.n))
-    assert task.criterion is not None
-    work = EvaluateSubsets(task.criterion, task.data, columns, objective.included)
     if task.journal is not None:
         event = "started" if task.state is None else "resumed"
         described = columns_of(objective, task.k)
@@ -216,8 +220,8 @@ def run_steps(
     options = task.options
     limits = ExecutorOptions(getattr(options, "evaluation_limit", None), getattr(options, "processes", 1))
     stop = Stop(NO_LIMIT, seconds)
-    executor = task.executor(work, limits)
-    dispatcher = Dispatcher(search, executor, stop, task.journal, in_data=lambda S: sorted(objective.in_data(S)))
+    executor = task.executor(EvaluateSubsets.of_task(task), limits)
+    dispatcher = Dispatcher(search, executor, stop, task.journal, in_data=task.in_data)
     ended = dispatcher.run(task.on_slice)
     futures = dispatcher.stats.tasks if task.on_workers else 0
     return search, {**dispatcher.stats.counts(), "futures": futures, "ended": ended}

@@ -153,9 +153,14 @@ class ClientArchive(AskTell):
         return f"{self._name}-{self._sent}"
 
     @property
+    def empty_value(self) -> float:
+        """f of the empty set."""
+        return self._empty_value
+
+    @property
     def best_value(self) -> float:
         """Smallest f among the archived subsets of at most k columns, including the empty one."""
-        return self._trace[-1].value if self._trace else self._empty_value
+        return self._trace[-1].value if self._trace else self.empty_value
 
     @property
     def solutions(self) -> int:
@@ -170,7 +175,7 @@ class ClientArchive(AskTell):
     @property
     def archived(self) -> list[FrontPoint]:
         """The archive, oldest solution first, including the empty set."""
-        return [FrontPoint(0, self._empty_value, ()), *self.archive.points[1:]]
+        return [FrontPoint(0, self.empty_value, ()), *self.archive.points[1:]]
 
     def front(self) -> tuple[FrontPoint, ...]:
         """Return the best subset of each size up to 2k - 1 that is better than all smaller ones, in ascending size."""

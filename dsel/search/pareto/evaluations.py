@@ -19,6 +19,7 @@ from dsel.errors import CriterionError
 from dsel.objective.objective_interface import Objective
 from dsel.objective.objective_on_workers import ObjectiveFile, unload
 from dsel.search.ask_tell import Cleanup, Task, TaskResult
+from dsel.search.method import SearchTask
 from dsel.search.pareto.archive import ClientArchive, IsolationFunction, Subset
 
 #: Evaluations that run in this process: key of the task -> subset, and start time (time.monotonic).
@@ -120,6 +121,14 @@ class EvaluateSubsets:
                 _running.pop(task.key, None)
         return TaskResult(tuple(values), time.perf_counter() - start, error, len(values))
 
+    @classmethod
+    def of_task(cls, task: SearchTask) -> EvaluateSubsets:
+        """Return the work of a search by the criterion of a task."""
+        assert task.criterion is not None
+        items, columns = task.subject, task.objective.columns
+        in_data = (tuple(int(columns[j]) for j in items.members([item])) for item in range(items.n))
+        return cls(task.criterion, task.data, tuple(in_data), task.always)
+
     def cleanup(self) -> tuple[Cleanup, ...]:
         """Return functions that release the data and the objective."""
         data: tuple[Cleanup, ...] = () if self.data is None else self.data.cleanup()
@@ -152,7 +161,7 @@ def objective_cleanup(objective: ObjectiveFile | Objective) -> tuple[Cleanup, ..
 class EvaluatedSearch(ClientArchive):
     """A search on any criterion, by ask and tell. A task is some subsets; its result is f of them.
 
-    Every value is kept, so that no subset is evaluated twice.
+    Every value is kept, so that no subset is evaluated twice. The empty set has one only where columns are included.
 
     Parameters
     ----------
@@ -173,6 +182,11 @@ class EvaluatedSearch(ClientArchive):
         self._open: list[Subset] = []
         self._submitted: dict[str, tuple[Subset, ...]] = {}
         self._suspects: set[Subset] = set()
+
+    @property
+    def empty_value(self) -> float:
+        """f of the included columns alone; +inf if it is not known, or if there are none."""
+        return self.values.get((), math.inf)
 
     @property
     def total(self) -> float:

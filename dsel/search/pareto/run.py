@@ -20,7 +20,7 @@ from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.path import forward
 from dsel.search.journal import columns_of, journalled_values
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
-from dsel.search.outcome import FrontPoint, SearchOutcome
+from dsel.search.outcome import FrontPoint, SearchOutcome, improving
 from dsel.search.pareto.archive import Isolation, IsolationFunction, Subset
 from dsel.search.pareto.criterion import CriterionSearch
 from dsel.search.pareto.evaluations import EvaluateSubsets, ValueOf
@@ -153,9 +153,9 @@ def _run_evaluations(task: SearchTask) -> SearchOutcome:
         empty = FrontPoint(0, objective.c, ())
         outcome = replace(outcome, front=(empty, *(p for p in outcome.front if p.size and p.value < empty.value)))
     else:
-        columns = tuple(tuple(int(objective.columns[j]) for j in members) for members in local)
-        work = EvaluateSubsets(task.criterion, task.data, columns, objective.included)
-        outcome = run_on_workers(task, search, work, stop)
+        if task.always:
+            search.ask_for_empty()
+        outcome = run_on_workers(task, search, EvaluateSubsets.of_task(task), stop)
     return replace(outcome, front=tuple(replace(p, members=items.members(p.members)) for p in outcome.front))
 
 
@@ -163,7 +163,9 @@ def _warm_start_of_evaluations(task: SearchTask, stop: Stop) -> tuple[dict[Subse
     """Return f of the subsets of items that a warm start evaluates, and those that the archive is offered."""
     if task.criterion is not None:
         warm = _warm_start_by_criterion(task, stop)
-        return ({}, []) if warm is None else (warm.values, [p.members for p in warm.front() if p.size])
+        if warm is None:
+            return {}, []
+        return warm.values, [p.members for p in improving(warm.archive.points) if p.size]
     values = {} if task.options.calls_function(False) else _values_of_groups(task, limited=stop.seconds is not None)
     return values, list(values)
 
@@ -196,7 +198,7 @@ def _isolation(task: SearchTask) -> Isolation | IsolationFunction:
         return function  # type: ignore[no-any-return]
 
     def of_columns(S: Subset) -> Any:
-        return function(tuple(sorted(task.objective.in_data(task.subject.members(S)))))
+        return function(task.in_data(S))
 
     return of_columns
 
@@ -213,7 +215,7 @@ def run_on_workers(
         columns = columns_of(task.objective, task.k)
         journal.write(event, iterations=search.iteration, solutions=search.archive.state(), **columns)
     executor = task.executor(work, ExecutorOptions(options.evaluation_limit, options.processes))
-    dispatcher = Dispatcher(search, executor, stop, journal, in_data=lambda S: sorted(task.objective.in_data(S)))
+    dispatcher = Dispatcher(search, executor, stop, journal, in_data=task.in_data)
     ended = dispatcher.run(task.on_slice)
     if ended == "seconds" and isinstance(search, SlicedSearch):
         search.merge_rest()

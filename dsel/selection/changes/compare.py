@@ -25,7 +25,7 @@ from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import Scaling
 from dsel.search.exact.certificate_words import began_again, claim, effort, scope
-from dsel.selection.alternatives import changed_verdicts
+from dsel.selection.alternatives import changed_verdicts, other_subsets
 from dsel.selection.changes.drift import COLUMNS, ColumnSummary, drift, weight_of_values
 from dsel.selection.context import SelectionRun
 from dsel.selection.loss_search import LossSearch
@@ -291,7 +291,7 @@ def compare_runs(
         "new_rows": dataset.m - rows_before if appended else None,
         **_labels_that_changed(old.names, selection.names),
         "previous_error": None, "previous_r2": None, "error": fit.error, "on_new_rows": None, "comparison": None,
-        "drift": None, "bound": None, "status": None, "distance": None, "verdicts": {},
+        "drift": None, "bound": None, "status": None, "distance": None, "verdicts": {}, "verdicts_about": "",
     }  # fmt: skip
     if not gone:
         value = run.whole.value if search is None else search.value_of
@@ -335,8 +335,10 @@ def with_verdicts(selection: Selection, previous: Selection | None) -> Selection
     """Return the selection with the columns whose verdict differs from that of the previous run."""
     if selection.changes is None or previous is None:
         return selection
-    verdicts = changed_verdicts(previous.alternatives, selection.alternatives)
-    return replace(selection, changes={**selection.changes, "verdicts": {k: list(v) for k, v in verdicts.items()}})
+    lists = previous.alternatives, selection.alternatives
+    verdicts = {label: list(pair) for label, pair in changed_verdicts(*lists).items()}
+    changes = {**selection.changes, "verdicts": verdicts, "verdicts_about": other_subsets(*lists)}
+    return replace(selection, changes=changes)
 
 
 def with_bound(selection: Selection) -> Selection:

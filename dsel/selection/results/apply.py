@@ -23,7 +23,7 @@ from dsel.data.dataset import Dataset
 from dsel.data.formats.annotated import is_annotated
 from dsel.data.formats.labelled import flattened, matrix_variable
 from dsel.data.frame_numbers import warn_of_new_value, with_columns
-from dsel.data.frames import collected
+from dsel.data.frames import collected, without_blanks
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.in_memory import matched
 from dsel.data.labels import MIDNIGHT, column_of, coordinate_values, default_labels, index_words, is_a, is_frame
@@ -261,6 +261,7 @@ def opened(selection: SelectionRecord, X: Any) -> Any:
         chosen = [name for name in selection.names if name in X.var_names]
         X = X[:, chosen].to_df() if len(chosen) == len(selection.names) else pd.DataFrame(columns=X.var_names)
     if is_frame(X):
+        X = without_blanks(X, selection.names)
         return with_columns(X, selection.names, selection.request.dates, _references(selection))
     if is_a(X, "xarray", "Dataset"):
         X = matrix_variable(X, {"Y", "weight", *selection.targets})

@@ -7,10 +7,10 @@ from typing import Any
 
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.console import console_text, text_table
-from dsel._lib.text import counted, percent, printable, shorten
+from dsel._lib.text import printable, shorten
 from dsel.config.size_rule import SizeRule
 from dsel.search.exact.certificate_words import scope
-from dsel.selection.alternatives import changed_verdicts
+from dsel.selection.alternatives import changed_verdicts, other_subsets
 from dsel.selection.result import Selection
 
 #: Options that say how a method uses the machine.
@@ -178,10 +178,8 @@ def _notes(a: Selection, b: Selection, names: tuple[str, str]) -> list[str]:
             f"{' and '.join(_OF_SLICES)} divide a search into slices, and its result may depend on them; unless they "
             "are set, they follow from the numbers of columns"
         )
-    found = [(one.size, one.noun, one.within) for one in (a.alternatives, b.alternatives) if one is not None]
-    if len(found) == 2 and found[0] != found[1]:
-        sizes = " and ".join(f"{counted(size, noun)} within {percent(within)}" for size, noun, within in found)
-        notes.append(f"the verdicts are about other subsets: {sizes} of the best")
+    if subsets := other_subsets(a.alternatives, b.alternatives):
+        notes.append(f"the verdicts are about other subsets: {subsets}")
     return notes
 
 

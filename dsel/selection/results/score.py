@@ -15,11 +15,11 @@ from dsel.data.as_dataset import as_dataset
 from dsel.data.blocks import load_block
 from dsel.data.classes import class_labels, with_plain_columns
 from dsel.data.frame_numbers import with_days
-from dsel.data.frames import collected, frame_labels, names_columns, targets_in
+from dsel.data.frames import collected, frame_labels, names_columns, targets_in, without_blanks
 from dsel.data.frames import opened as named
 from dsel.data.icechunk_snapshot import is_snapshot
 from dsel.data.in_memory import align, is_data_array, is_xarray_dataset, xarray_variables
-from dsel.data.labels import coordinate_values, is_a
+from dsel.data.labels import coordinate_values, is_a, is_frame
 from dsel.data.offset import split_offset
 from dsel.data.store.array import StoredArray
 from dsel.data.weights import array_weights
@@ -154,6 +154,7 @@ def _predicted(selection: SelectionRecord, X: Any, offset: Any = None) -> Floats
 def _aligned(selection: SelectionRecord, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     """Return X, the targets and the weights with the same rows in the same order, as `select` brings them together."""
     X = collected(X)
+    X = without_blanks(X, [*selection.names, *selection.targets]) if is_frame(X) else X
     y = _own_targets(selection, X) if y is None else y
     if is_xarray_dataset(X):
         X, y, sample_weight, _ = xarray_variables(X, y, False, sample_weight)

@@ -9,7 +9,8 @@ as noise is, is at most
                                      unimodal distribution (Shah and Samworth, "Variable selection with error control",
                                      JRSS B 75, 2013, Theorem 2)
 
-The first needs no assumption for complementary pairs (their Theorem 1) but independent rows.
+The first needs no assumption for complementary pairs (their Theorem 1) but independent rows, or groups of rows that
+subsamples are made of. For halves, columns of noise must also be exchangeable, and chosen no more often than others.
 """
 
 from __future__ import annotations
@@ -204,8 +205,9 @@ class Stability:
         size : int, optional
             The size; by default the largest.
         assumption : {"none", "unimodal"}
-            The bound of Meinshausen and Buehlmann, which Shah and Samworth prove for complementary pairs without an
-            assumption; or the sharper bound of Shah and Samworth for unimodal distributions.
+            The bound of Meinshausen and Buehlmann, which Shah and Samworth prove for complementary pairs of independent
+            rows without another assumption; or the sharper bound of Shah and Samworth for unimodal distributions. For
+            halves, columns of noise must also be exchangeable, and chosen no more often than others.
 
         Returns
         -------
@@ -425,5 +427,13 @@ class Stability:
         if bound >= stable:
             return f"{found} The bound on mistakes, {bound:.3g}, tells nothing about {noun(stable, 'it', 'them')}."
         if stable == 1:
-            return f"{found} The expected number of mistakes is at most {bound:.3g}, if rows are independent."
-        return f"{found} At most {bound:.3g} of them are expected to be there by mistake, if rows are independent."
+            return f"{found} The expected number of mistakes is at most {bound:.3g}, {self._assumed}."
+        return f"{found} At most {bound:.3g} of them are expected to be there by mistake, {self._assumed}."
+
+    @property
+    def _assumed(self) -> str:
+        """What the bound on mistakes assumes, in words."""
+        kinds = {"whole groups": "groups of rows", "blocks": "blocks of rows"}
+        units = next((units for kind, units in kinds.items() if kind in self.description), "rows")
+        exchangeable = "" if self.resample == "pairs" else " and columns of noise exchangeable"
+        return f"if {units} are independent{exchangeable}"

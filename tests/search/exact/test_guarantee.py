@@ -135,6 +135,18 @@ def test_categories_of_a_variable_do_not_make_a_proof_doubtful():
     assert Limits(regression(many, y)).guarantee(5).explained_by_all > 0.0  # cannot be told
 
 
+def test_dependent_subsets_explain_no_more_than_all_columns_next_to_a_category():
+    rng = np.random.default_rng(0)
+    category = np.eye(3)[rng.integers(0, 3, 300)]
+    X = np.hstack([category, rng.normal(size=(300, 4))])
+    X = np.hstack([X, X[:, [6]] + 2e-4 * rng.normal(size=(300, 1))])
+    X -= X.mean(axis=0)
+    y = X[:, [0]] + X[:, [4]] + rng.normal(size=(300, 1))
+    all_columns = float(np.square(X @ np.linalg.lstsq(X, y)[0]).sum() / np.square(y).sum())
+    found = Limits(regression(X, y)).guarantee(5).explained_by_all
+    assert all_columns <= found < all_columns + 1e-4
+
+
 @pytest.mark.parametrize("d", [1e-3, 1e-2, 0.03, 0.1])
 def test_dependence_does_not_depend_on_the_order(d):
     X = chain(d)

@@ -114,6 +114,32 @@ def test_included_and_excluded_columns() -> None:
     assert all(9 in S for S in criterion.calls)
 
 
+@pytest.mark.parametrize("method", ["forward", "exchange", "splicing", "poss", "pposs", "pposs-asy"])
+def test_the_included_columns_alone_are_an_answer(method: str) -> None:
+    criterion = Absolute()
+    options: dict[str, Any] = {"iterations": 60} if "poss" in method else {}
+
+    def within_budget(S: Subset) -> float:
+        return criterion(S) if len(S) <= 2 else math.inf
+
+    options |= {"criterion": within_budget, "include": [0, 1]}
+    found = dsel.select(criterion.X, criterion.y, k=3, method=method, **options)
+    assert set(found.indices) == {0, 1}
+    assert found.criterion == found.front[0].criterion == Absolute()((0, 1))
+    assert max(criterion.calls.values()) == 1
+
+
+@pytest.mark.parametrize("method", ["forward", "poss"])
+def test_a_criterion_gets_all_columns_of_an_included_group(method: str) -> None:
+    X, y = problem()
+    X[:, 2] = X[:, 0] + X[:, 1]  # it depends on the others of the group
+    seen = []
+    groups = {"group": [0, 1, 2]}
+    dsel.select(X, y, k=2, method=method, criterion=lambda S: seen.append(S) or 1.0, groups=groups, include=["group"])
+    assert (0, 1, 2) in seen
+    assert {S[:3] for S in seen} == {(0, 1, 2)}
+
+
 def test_subsets_that_are_not_allowed_are_left_out_and_a_failure_names_its_subset() -> None:
     X, y = problem()
     allowed = dsel.select(X, y, k=4, method="forward", criterion=lambda S: math.inf if len(S) > 2 else -len(S))
@@ -132,12 +158,12 @@ def test_subsets_that_are_not_allowed_are_left_out_and_a_failure_names_its_subse
 def test_an_interrupted_run_evaluates_no_subset_again(method: str) -> None:
     X, y = problem()
     options: dict[str, Any] = {"warm_start": "forward", "iterations": 60} if method == "poss" else {}
-    request = SelectionRequest(k=3, method=method, options=options, criterion=Absolute())
+    request = SelectionRequest(k=4, method=method, options=options, criterion=Absolute(), include=[9])
     whole = run_selection(as_dataset(X, y), request)
     criterion, states = Absolute(), []
 
     def stop_here(search: Any) -> None:
-        if search.evaluations > 15 * (len(states) + 1):
+        if search.evaluations > 12 * (len(states) + 1):
             states.append(search.state())
             raise Interrupted("Stopped.")
 

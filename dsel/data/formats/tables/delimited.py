@@ -60,6 +60,7 @@ class DelimitedTable(Table):
         schema = self._schema()
         self._raw_names = list(schema.names)
         self.names = _names(self._raw_names, options.header, self.where, self._separator)
+        self.hint = _separator_hint(self.names, self._separator)
         self.types = list(schema.types)
         self._block = max(self._block, min(WIDE_BLOCK_BYTES, 800 * len(self.names)))
         self._asked_integers = options.dtype is not None and "int" in options.dtype
@@ -220,13 +221,8 @@ def _names(raw: Sequence[str], header: bool | None, where: str, separator: str) 
     if header is False:
         return default_labels("x", len(raw))
     names = [name.strip() for name in raw]
-    other = next((mark for mark in ";\t|," if mark != separator and mark in names[0]), None)
-    if len(names) == 1 and other is not None:
-        shown = "tab" if other == "\t" else other
-        raise DataError(
-            f"{where} has one column, named {names[0][:60]!r}.",
-            f"If its fields are divided by {shown!r}, give it as separator.",
-        )
+    if len(names) == 1 and (hint := _separator_hint(names, separator)):
+        raise DataError(f"{where} has one column, named {names[0][:60]!r}.", hint)
     if header is None and _looks_like_data(names):
         raise DataError(
             f"The first line of {where} has numbers, not names: {shorten(names)}.",
@@ -234,6 +230,13 @@ def _names(raw: Sequence[str], header: bool | None, where: str, separator: str) 
         )
     require_unique(names, "column", where, "Give every column a unique name in the first line.")
     return names
+
+
+def _separator_hint(names: Sequence[str], separator: str) -> str:
+    """Return a sentence on another separator that the first name has, or nothing."""
+    other = next((mark for mark in ";\t|," if mark != separator and mark in names[0]), None)
+    shown = "tab" if other == "\t" else other
+    return "" if other is None else f"If its fields are divided by {shown!r}, give it as separator."
 
 
 def _looks_like_data(names: Sequence[str]) -> bool:

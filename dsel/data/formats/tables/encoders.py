@@ -33,6 +33,7 @@ from dsel.data.formats.tables.table import (
     as_numbers,
     is_date,
     without_missing,
+    written_number,
 )
 from dsel.errors import DataError
 
@@ -195,7 +196,8 @@ def _problem(column: ColumnScan, role: str, is_named: bool, auto: bool, words: R
     """Return why a column as a whole cannot be used, or None."""
     kind, name = column.kind, column.name
     if column.has_levels or kind in ("text", "category"):
-        return _level_problem(column, role, is_named, auto, words)
+        found = _level_problem(column, role, is_named, auto, words)
+        return found and found + written_number((column.no_numbers if column.no_numbers.count else column.values).value)
     if kind in ("time", "other"):
         what = "dates or times" if kind == "time" else "no numbers"
         example = f", such as {column.values.value[:60]} in row {column.values.row}" if column.values.count else ""

@@ -31,7 +31,7 @@ from dsel.data.formats.tables.encoders import Encoder, choose_encoders, rounded_
 from dsel.data.formats.tables.scan import cannot_read, is_plain, is_text_type, plain_values, rounding_note, scan_table
 from dsel.data.formats.tables.table import Table, TableColumns
 from dsel.data.labels import require_unique
-from dsel.errors import DataError
+from dsel.errors import DataError, OptionError
 
 
 class TableSource(Source):
@@ -58,7 +58,11 @@ class TableSource(Source):
         require_unique(table.names, "column", table.where, "Give every column a unique name.")
         if options.index is None and table.index not in (*options.target, *options.drop, options.weight):
             options = replace(options, index=table.index)
-        self.name, self.table, self.roles = table.name, table, TableColumns.of(table.names, options, table.where)
+        self.name, self.table = table.name, table
+        try:
+            self.roles = TableColumns.of(table.names, options, table.where)
+        except OptionError as error:
+            raise OptionError(error.what, f"{error.remedy} {table.hint}".rstrip()) from error
         table.prepare(self.roles)
         asked = None if options.dtype is None else wanted_dtype(options.dtype, np.dtype(np.float64), table.where)
         scan = scan_table(table, self.roles, options, asked)

@@ -172,6 +172,8 @@ class Table(ABC):
         The columns whose first values are whole numbers, and that are read as floats.
     remedies : Remedies
         What messages advise.
+    hint : str
+        What they advise where an option names a column that does not exist.
     """
 
     name: str
@@ -183,6 +185,7 @@ class Table(ABC):
     is_text: bool = False
     whole: frozenset[int] = frozenset()
     remedies: Remedies = IN_INGEST
+    hint: str = ""
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
@@ -255,6 +258,25 @@ def as_numbers(text: Any, decimal: str = ".") -> tuple[NDArray[np.float64], NDAr
         return _values(pc.replace_substring_regex(kept, r"^\+", "").cast(pa.float64())), bad
     except pa.ArrowInvalid:  # a number that float64 does not have, such as 1e999
         return np.array([np.nan if v is None else float(v) for v in kept.to_pylist()], np.float64), bad
+
+
+#: Numbers as people write them, which are text here, and what to do about them.
+_WRITTEN: Final = {
+    r"[+-]?[0-9]+([.,][0-9]+)? *%": "If these are percentages, write them without the sign %",
+    r"[+-]?[0-9]*(,[0-9]+)+(\.[0-9]+)?": (
+        "If a comma marks thousands, write the numbers without it; if it is the decimal mark, decimal=',' reads it in "
+        "text files"
+    ),
+    r"[+-]?[0-9]{1,3}([. '\u2019\u00a0\u202f][0-9]{3})+([.,][0-9]+)?": (
+        "If these are numbers, write them without marks of thousands"
+    ),
+}
+
+
+def written_number(value: str) -> str:
+    """Return what to do with text that is a number as people write it, with a space before, or nothing."""
+    found = (remedy for form, remedy in _WRITTEN.items() if re.fullmatch(form, value.strip()))
+    return next((f" {remedy}." for remedy in found), "")
 
 
 #: A number of 16 digits or more, not counting a fraction of zeros.

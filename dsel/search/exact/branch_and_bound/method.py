@@ -29,7 +29,7 @@ class BranchAndBoundOptions(Options):
     seconds : float, optional
         Wall time, including the quick search before. Compilation, the first time on a machine, does not count.
     nodes : int, optional
-        How many nodes are visited.
+        How many nodes are visited at most.
     bound : {"auto", "combined", "eigenvalue", "leaps", "perspective"}
         The lower bound on f; see dsel.search.exact.bounds. "perspective", a convex relaxation, is for columns that are
         not nearly dependent, or a penalty `lam`. "auto" is "combined" or, from 150 columns on, or with
@@ -81,7 +81,8 @@ def run(task: SearchTask) -> SearchOutcome:
     if task.state is not None:
         search = restore_tree(objective, task.state, memory_limit=options.memory)
     else:
-        problem = ProofProblem(objective, task.k, seed=task.seed, memory_limit=options.memory, deadline=deadline)
+        problem = ProofProblem(objective, task.k, seed=task.seed, memory_limit=options.memory, deadline=deadline,
+                               nodes=options.nodes)  # fmt: skip
         problem.incumbent = _start(task, problem)
         try:
             search = tree_in_memory(problem, options.bound)

@@ -87,7 +87,7 @@ class LossTree:
         self._fixed, self._free = fixed, free
         self._heap: list[tuple[float, int, Node]] = []
         self._made = self.nodes = self.checked = self.searched = 0
-        self._most_nodes: int | None = None
+        self._most_nodes = 2**62
         self._seen: set[bytes] = set()
         first = refit(problem, np.flatnonzero(fixed))
         self.total = first.value
@@ -160,9 +160,11 @@ class LossTree:
 
     def run(self, nodes: int | None, after_node: Callable[[Self], bool] | None = None) -> str:
         """Search until the proof or a limit, and return which. after_node: see `Watcher`."""
-        self._most_nodes = nodes
+        self._most_nodes = 2**62 if nodes is None else nodes
         if self._over():
             return "time"
+        if nodes == 0:
+            return "nodes"
         self._root()
         while self._heap:
             if after_node is not None and after_node(self):
@@ -170,7 +172,7 @@ class LossTree:
                 return "interrupted"
             if self._over():
                 return "time"
-            if nodes is not None and self.nodes >= nodes:
+            if not self._has_room(self._heap[0][2]):
                 return "nodes"
             bound, _, node = heapq.heappop(self._heap)
             if bound >= self.cutoff:  # so are all others
@@ -237,6 +239,7 @@ class LossTree:
         same = self._kept.digest == self.digest != ""
         self._of_other_data = not same
         if same:
+            self._most_nodes += self._kept.nodes - self.nodes
             self.nodes, self._began = self._kept.nodes, self._began - self._kept.seconds
         place = np.full(self._kept.n, -1)
         place[self._columns] = np.arange(self._columns.size)
@@ -329,6 +332,16 @@ class LossTree:
         if again is not None:
             self._split(again)
 
+    def _has_room(self, node: Node) -> bool:
+        """Return whether the limit of nodes allows to branch on a node."""
+        children = 1 if node.again else int(node.free.sum()) if self._fits_each(node) else 2
+        return self.nodes + children <= self._most_nodes
+
+    def _fits_each(self, node: Node) -> bool:
+        """Return whether the last column of a node is found by a fit for each."""
+        last = int(node.fixed.sum()) == self._k - 1 and self._is_leaf(np.zeros_like(node.free), 1)
+        return last and self._problem.loss.outputs > 1
+
     def _renew(self, node: Node) -> None:
         """Relax a leaf of an earlier tree from where it ended there."""
         problem, fixed, free, q = self._problem, node.fixed, node.free, self._k - int(node.fixed.sum())
@@ -350,7 +363,7 @@ class LossTree:
         if self._is_leaf(node.free, q):
             self._bound(node.fixed, node.free, node, node.path)
             return
-        if q == 1 and self._problem.loss.outputs > 1 and self._is_leaf(np.zeros_like(node.free), q):
+        if self._fits_each(node):
             self._fit_each(node)
             return
         j = self._branching_column(node, q)

@@ -172,14 +172,14 @@ class _WideTree(LossTree):
         self._open, self._waiting = node.bound, []
         try:
             self._expand(node)
-            while len(self._waiting) < self._batch and not self._over() and not self._is_last():
+            while len(self._waiting) < self._batch and not self._over():
                 best = self._waiting[0][0] if self._waiting else np.inf
                 if self._heap and self._heap[0][0] <= best:
-                    if self._heap[0][0] >= self.cutoff:
+                    if self._heap[0][0] >= self.cutoff or not self._has_room(self._heap[0][2]):
                         break
                     taken.append(heapq.heappop(self._heap)[2])
                     self._expand(taken[-1])
-                elif best < self.cutoff:
+                elif best < self.cutoff and self._has_room(self._waiting[0][2]):
                     self._split(heapq.heappop(self._waiting)[2])
                 else:
                     break
@@ -195,10 +195,6 @@ class _WideTree(LossTree):
             raise
         self._batch = min(self._batch * _GROWTH, self._most_batch)
         self._open = np.inf
-
-    def _is_last(self) -> bool:
-        """Return whether the nodes are as many as may be bounded."""
-        return self._most_nodes is not None and self.nodes >= self._most_nodes
 
     def _expand(self, node: Node) -> None:
         """Split a node that a pass bounded, or relax it with the columns that entered the pool."""

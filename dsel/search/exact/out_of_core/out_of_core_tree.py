@@ -269,7 +269,7 @@ class OutOfCoreTree(RelaxationTree[Node]):
         """
         count = itertools.count()
         growing: list[tuple[float, int, Node, float]] = []
-        while len(growing) < most // 2 and self._heap:  # each one may be split
+        while len(growing) < most // 2 and self._heap and self._has_room(1):  # each one may be split
             bound, node = -self._heap[0][0], self._heap[0][2]
             self._pop()
             if bound <= self.cutoff:
@@ -278,7 +278,7 @@ class OutOfCoreTree(RelaxationTree[Node]):
             relaxed = self._relaxed(node, bound)
             estimate = relaxed.estimate if node.tries < _TRIES else np.inf
             heapq.heappush(growing, (-estimate, next(count), relaxed, bound))
-        while growing and len(growing) < most and -growing[0][0] > self.cutoff:
+        while growing and len(growing) < most and -growing[0][0] > self.cutoff and self._has_room(2):
             if self._time.passed:
                 for _, _, node, bound in growing:
                     self._push(-bound, node)
@@ -288,6 +288,10 @@ class OutOfCoreTree(RelaxationTree[Node]):
                 relaxed = self._relaxed(child, bound)
                 heapq.heappush(growing, (-relaxed.estimate, next(count), relaxed, bound))
         return [(node, bound) for _, _, node, bound in growing]
+
+    def _has_room(self, nodes: int) -> bool:
+        """Return whether the limit of nodes allows to visit so many more."""
+        return self._visited + nodes <= self._most_nodes
 
     def _split(self, node: Node, bound: float) -> list[Node]:
         """Return the node with and without the most fractional column. A child that is a single subset is offered."""
