@@ -96,6 +96,15 @@ class Price:
         return cls(**{**values, **lists, "reliance": None if reliance is None else tuple(reliance)})
 
 
+#: The largest number of chosen columns and of elementary steps for which substitutes are looked up.
+_MOST_SUBSTITUTED, _MOST_STEPS = 100, 1e8
+
+
+def few_to_substitute(n: int, k: int) -> bool:
+    """Return whether the substitutes of k of n columns are quickly found."""
+    return k <= _MOST_SUBSTITUTED and n * k**2 <= _MOST_STEPS
+
+
 @dataclass(frozen=True)
 class Substitute:
     """A column that could take the place of a chosen one.

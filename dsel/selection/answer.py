@@ -18,14 +18,14 @@ from dsel.passes.statistics import ColumnScales, Scaling
 from dsel.search.cross_validation.rounds import subset_fit
 from dsel.search.exact.alternatives import swap_values
 from dsel.search.outcome import FrontPoint, SearchOutcome
-from dsel.selection.alternatives import Substitute
+from dsel.selection.alternatives import Substitute, few_to_substitute
 from dsel.selection.class_figures import ClassFigures
 from dsel.selection.context import SelectionRun
 from dsel.selection.record_values import ChosenStatistics, PathRow, SizeCurve
 from dsel.selection.run_method import Errors, rank_error, threads_for
 
-#: Substitutes of a column, and the largest number of columns and of elementary steps for which they are looked up.
-_SUBSTITUTES, _MOST_SUBSTITUTED, _MOST_STEPS = 5, 100, 1e8
+#: Substitutes of a column.
+_SUBSTITUTES = 5
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
     validated = run.validated
     if not exact or validated.groups is not None or validated.criterion is not None or validated.loss is not None:
         return None
-    if len(S) > _MOST_SUBSTITUTED or objective.n * len(S) ** 2 > _MOST_STEPS:
+    if not few_to_substitute(objective.n, len(S)):
         return None
     with threads_for(objective):
         values = swap_values(objective, S)

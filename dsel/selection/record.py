@@ -18,7 +18,7 @@ from dsel.data.labels import default_labels
 from dsel.errors import OptionError
 from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.registry import find_loss
-from dsel.selection.alternatives import Alternatives, Substitute
+from dsel.selection.alternatives import Alternatives, Substitute, few_to_substitute
 from dsel.selection.class_figures import ClassFigures
 from dsel.selection.record_values import ChosenStatistics, FrontRow, PathRow, SizeCurve, TraceRow
 from dsel.selection.submodularity import Submodularity
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 FORMAT = 3
 #: selection.json holds the coefficients, too, if there are at most this many.
 _JSON_COEFFICIENTS = 10_000
-#: Follows an error about a result without substitutes.
-_HOW_TO_SUBSTITUTE = "Select again with this version, fewer columns to choose, or more memory."
+#: Representations without the Gram matrix of all columns.
+_WITHOUT_GRAM = ("column-blocks", "row-gram", "sketch")
 #: Arrays by name, each with its dimensions.
 Arrays = dict[str, tuple[NDArray[Any], tuple[str, ...]]]
 
@@ -320,7 +320,12 @@ class SelectionRecord:
                 f"they are for the squared error, not for {other}",
                 "Use dsel.alternatives." if self.by_loss else "Leave the criterion out.",
             )
-        return "the Gram matrix was not in memory, k is too large, or an older version saved it", _HOW_TO_SUBSTITUTE
+        searched = (self.plan or {}).get("representation", "")
+        if searched in _WITHOUT_GRAM:
+            return f"the search was as {searched}, without the Gram matrix", "Exclude columns, so that fewer are left."
+        if not few_to_substitute(self.shape[1], len(self)):
+            return "k is too large", "Choose fewer columns."
+        return "an older version saved it", "Select again with this version."
 
     def arrays(self) -> Arrays:
         """Return the arrays of selection.zarr with their dimensions."""

@@ -168,6 +168,8 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
                 exclude=request.exclude,
             )  # fmt: skip
             self._source = dataset.column_numbers
+            made = dataset.categories if self._source is not None else None
+            self._categories = [] if made is None else list(dict.fromkeys(made[made != dataset.features].tolist()))
             if hasattr(self, "feature_names_in_") and self._source is None:
                 dataset = replace(dataset, features=self.feature_names_in_)
             if targets is not None and target.classes is None and len(targets) == dataset.n_targets:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.utils import column_or_1d
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -43,6 +43,20 @@ class _SubsetPredictor(BaseSelector):
     max_k: int | None = None
     choose_k: Any = None
     options: dict[str, Any] | None = None
+
+    @property
+    def coef_(self) -> Floats:
+        """Coefficients of all columns in their units, 0 if not selected; none for frames with text or categories."""
+        check_is_fitted(self)
+        if self._categories:
+            raise AttributeError(
+                f"{type(self).__name__} has no coef_ here, a number for each column of X: the column "
+                f"{self._categories[0]!r} became indicator columns. selection_.coefficients has the coefficients of "
+                "selected ones, in the order of selection_.labels."
+            )
+        found = np.zeros((self.selection_.coefficients.shape[1], self.n_features_in_))
+        found[:, self.indices_] = self.selection_.coefficients.T
+        return found if is_classifier(self) else found[0]
 
     def _predicted(self, X: Any, kind: Kind) -> Floats:
         """Return the means or the linear predictors of rows, in memory: (m,), or (m, q) for many classes."""
@@ -92,10 +106,10 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
         The result: `error` is the deviance with the penalty, `r2` is D2. `SubsetSelector` lists the other attributes.
     classes_ : ndarray of shape (q,)
         The classes, sorted.
-    coef_ : ndarray of shape (1, s) or (q, s)
-        Coefficients of the selected columns in their own units, in the order of ``selection_.labels``; a row for each
-        of three or more classes. That is the order of `indices_`, and s their number, unless X is a frame with text or
-        categories: a column of these has a coefficient for each of its indicator columns.
+    coef_ : ndarray of shape (1, n) or (q, n)
+        The coefficient of each column of X in its own unit, 0 for those that are not selected; a row for each of three
+        or more classes. A frame with text or categories has none: ``selection_.coefficients`` has those of indicator
+        columns, in the order of ``selection_.labels``.
     intercept_ : ndarray of shape (1,) or (q,)
         The intercept.
 
@@ -163,7 +177,7 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
 
     def _set_fitted(self, target: EncodedTarget) -> None:
         super()._set_fitted(target)
-        self.coef_, self.intercept_ = self.selection_.coefficients.T, self.selection_.intercept
+        self.intercept_ = self.selection_.intercept
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -194,10 +208,10 @@ class SubsetRegressor(RegressorMixin, _SubsetPredictor):  # type: ignore[misc]
     ----------
     selection_ : Selection
         The result. `SubsetSelector` lists the other attributes.
-    coef_ : ndarray of shape (s,)
-        Coefficients of the selected columns in their own units, in the order of ``selection_.labels``. That is the
-        order of `indices_`, and s their number, unless X is a frame with text or categories: a column of these has a
-        coefficient for each of its indicator columns.
+    coef_ : ndarray of shape (n,)
+        The coefficient of each column of X in its own unit, 0 for those that are not selected. A frame with text or
+        categories has none: ``selection_.coefficients`` has those of indicator columns, in the order of
+        ``selection_.labels``.
     intercept_ : float
         The intercept.
 
@@ -256,7 +270,7 @@ class SubsetRegressor(RegressorMixin, _SubsetPredictor):  # type: ignore[misc]
 
     def _set_fitted(self, target: EncodedTarget) -> None:
         super()._set_fitted(target)
-        self.coef_, self.intercept_ = self.selection_.coefficients[:, 0], float(self.selection_.intercept[0])
+        self.intercept_ = float(self.selection_.intercept[0])
 
 
 def _one_column(estimator: _SubsetPredictor, y: Any) -> NDArray[Any]:

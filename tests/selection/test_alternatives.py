@@ -17,8 +17,8 @@ from dsel.config.job import ListLimits
 from dsel.data.as_dataset import as_dataset
 from dsel.errors import CapacityError, DataError, DselError, OptionError
 from dsel.jobs import certify
+from dsel.objective.objective_interface import MOST_DENSE
 from dsel.search.exact.proof import Proof
-from dsel.selection import answer
 from dsel.selection.render import render, render_alternatives
 from dsel.selection.results.compare import compare_selections
 from tests.datasets import load
@@ -368,9 +368,15 @@ def test_without_substitutes_the_result_says_why(how: dict[str, Any], says: str)
 
 
 def test_substitutes_of_many_columns_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer, "_MOST_SUBSTITUTED", 2)
-    with pytest.raises(OptionError, match="k is too large"):
+    monkeypatch.setattr("dsel.selection.alternatives._MOST_SUBSTITUTED", 2)
+    with pytest.raises(OptionError, match="no substitutes: k is too large"):
         dsel.select(X, Y, k=K, method="forward").substitutes()
+
+
+def test_wide_data_have_no_substitutes() -> None:
+    wide = np.random.default_rng(0).normal(size=(40, MOST_DENSE + 1))
+    with pytest.raises(OptionError, match="no substitutes: the search was as column-blocks, without the Gram matrix"):
+        dsel.select(wide, wide[:, 3], k=2, method="forward").substitutes()
 
 
 def test_a_comparison_says_whose_verdict_differs() -> None:

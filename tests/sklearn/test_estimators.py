@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.base import clone
+from sklearn.feature_selection import RFE, RFECV, SelectFromModel
 from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
 from sklearn.metrics import accuracy_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -51,7 +52,7 @@ def test_it_is_logistic_regression_on_the_selected_columns(class_weight: Any, la
     np.testing.assert_allclose(found.decision_function(X), model.decision_function(Z), atol=1e-6)
     assert found.predict(X).tolist() == model.predict(Z).tolist()
     assert found.score(X, LABELS) == accuracy_score(LABELS, model.predict(Z))
-    eta = X[:, found.indices_] @ found.coef_[0] + found.intercept_
+    eta = X @ found.coef_[0] + found.intercept_
     np.testing.assert_allclose(eta, found.decision_function(X))
 
 
@@ -75,7 +76,7 @@ def test_many_classes_share_the_columns_of_multinomial_regression(class_weight: 
     assert found.get_support(indices=True).tolist() == [3, 5, 7]
     np.testing.assert_allclose(found.predict_proba(X), model.predict_proba(Z), atol=1e-6)
     scores = found.decision_function(X)
-    np.testing.assert_allclose(scores, X[:, found.indices_] @ found.coef_.T + found.intercept_)
+    np.testing.assert_allclose(scores, X @ found.coef_.T + found.intercept_)
     assert found.predict(X).tolist() == model.predict(Z).tolist()
 
 
@@ -132,7 +133,7 @@ def test_counts_are_predicted_as_by_poisson_regression() -> None:
     model = PoissonRegressor(alpha=4.0 / M, solver="newton-cholesky", tol=1e-12).fit(Z, COUNTS)
     np.testing.assert_allclose(found.predict(X), model.predict(Z), rtol=1e-6)
     assert found.score(X, COUNTS) == pytest.approx(model.score(Z, COUNTS), rel=1e-6)
-    np.testing.assert_allclose(np.exp(X[:, found.indices_] @ found.coef_ + found.intercept_), found.predict(X))
+    np.testing.assert_allclose(np.exp(X @ found.coef_ + found.intercept_), found.predict(X))
 
 
 def test_the_squared_error_gives_least_squares() -> None:
@@ -161,15 +162,54 @@ def test_several_targets_are_refused_with_the_remedy() -> None:
     assert MultiOutputRegressor(SubsetRegressor(2)).fit(X, both).predict(X) == pytest.approx(both)
 
 
-def test_coefficients_have_the_order_of_labels_also_for_text() -> None:
+@pytest.mark.parametrize("data", ["array", "frame", "sparse"])
+def test_selectors_by_coefficients_choose_the_columns_of_the_estimator(data: str) -> None:
+    given: Any = {"array": X, "frame": pd.DataFrame(X).add_prefix("c"), "sparse": scipy.sparse.csr_array(X)}[data]
+    three = np.digitize(X[:, 3] - X[:, 8], [-2.0, 2.0])
+    cases = ((SubsetClassifier, LABELS, (1, 12)), (SubsetClassifier, three, (3, 12)), (SubsetRegressor, ETA, (12,)))
+    for estimator, y, shape in cases:
+        found = estimator(2).fit(given, y)
+        chosen = found.get_support(indices=True).tolist()
+        assert found.coef_.shape == shape
+        assert np.flatnonzero(np.atleast_2d(found.coef_).any(axis=0)).tolist() == chosen
+        np.testing.assert_array_equal(clone(found).fit(given, y).coef_, pickle.loads(pickle.dumps(found)).coef_)
+        for selector in (
+            RFE(estimator(2), n_features_to_select=2),
+            RFECV(estimator(2), min_features_to_select=2, cv=3),
+            SelectFromModel(estimator(2), threshold=1e-12),
+            SelectFromModel(found, threshold=1e-12, prefit=True),
+            SelectFromModel(estimator(2), threshold=-np.inf, max_features=2),
+        ):
+            assert selector.fit(given, y).get_support(indices=True).tolist() == chosen
+    if data == "frame":
+        selector = SelectFromModel(SubsetRegressor(2), threshold=1e-12).set_output(transform="pandas")
+        assert selector.fit_transform(given, ETA).columns.tolist() == ["c3", "c7"]
+
+
+def test_excluded_columns_and_dates_have_a_place_among_the_coefficients() -> None:
+    frame = pd.DataFrame(X[:, :3], columns=["a", "b", "c"]).assign(built=pd.date_range("2020-01-01", periods=M))
+    found = SubsetRegressor(2, dates="days", exclude=["a"]).fit(frame, X[:, 2] + 0.5 * np.arange(M))
+    assert found.coef_ == pytest.approx([0.0, 0.0, 1.0, 0.5])
+    frame.insert(0, "kind", np.arange(M) % 3 > 0)
+    text = frame.astype({"kind": str})[["kind", "b", "c"]]
+    found = SubsetRegressor(1, exclude=["kind"]).fit(text, X[:, 2])
+    assert found.coef_ == pytest.approx([0.0, 0.0, 1.0])
+
+
+def test_indicator_columns_have_coefficients_by_label_and_no_place_in_coef() -> None:
     kind = np.array(["a", "b", "c"])[np.arange(len(X)) % 3]
     frame = pd.DataFrame({"kind": kind, "size": X[:, 0], "noise": X[:, 1]})
     y = 3.0 * (kind == "b") - 2.0 * (kind == "c") + X[:, 0]
     fitted = SubsetRegressor(2).fit(frame, y)
     assert set(fitted.feature_names_in_[fitted.indices_]) == {"kind", "size"}
-    named = dict(zip(fitted.selection_.labels, fitted.coef_, strict=True))
+    named = dict(zip(fitted.selection_.labels, fitted.selection_.coefficients[:, 0], strict=True))
     assert named["size"] == pytest.approx(1.0)
     assert named["kind=b"] - named["kind=c"] == pytest.approx(5.0)
+    with pytest.raises(AttributeError, match=r"'kind' became indicator columns\. selection_\.coefficients has"):
+        _ = fitted.coef_
+    with pytest.raises(ValueError, match="SubsetRegressor should have `coef_`"):
+        SelectFromModel(SubsetRegressor(2)).fit(frame, y).transform(frame)
+    assert fitted.fit(frame[["size", "noise"]], X[:, 0]).coef_ == pytest.approx([1.0, 0.0])
 
 
 def test_a_loss_keeps_its_parameters() -> None:

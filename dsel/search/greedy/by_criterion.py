@@ -115,11 +115,6 @@ def splicing_steps(n: int, k: int, max_exchange: int) -> Steps:
             S, value = other, lowest
 
 
-def no_steps(n: int, k: int) -> Steps:
-    """Evaluate nothing."""
-    yield from ()
-
-
 def _after_included(steps: Generator[list[Subset], list[float], Any]) -> Steps:
     """Evaluate the included columns alone, which are the empty subset here, and then what a method needs."""
     yield [()]

@@ -44,8 +44,8 @@ _LEAST = 50
 class CriterionSearch(EvaluatedSearch):
     """A Pareto search on any criterion, by ask and tell.
 
-    Subsets of 2k or more columns have f = +inf, and are not evaluated. Neither is the empty set: where columns are
-    included, `start_from` adds its value. It counts for the answer, and the archive has +inf for it.
+    The empty set and subsets of 2k or more columns have f = +inf; they are not evaluated. Where columns are included,
+    `ask_for_empty` gives the empty set a value that counts for the answer. In the archive it has +inf.
 
     Parameters
     ----------
@@ -87,6 +87,7 @@ class CriterionSearch(EvaluatedSearch):
         self._out: set[Subset] = set()
         self._share = 0  # subsets of a task of the present round; 0 before the first task
         self._ended = False
+        self._needs_empty = False
 
     def _isolated(self, members: Subset) -> Hashable:
         if isinstance(self.isolation, str):
@@ -136,7 +137,7 @@ class CriterionSearch(EvaluatedSearch):
     @property
     def completed(self) -> int:
         """Number of iterations that do not wait for a value."""
-        return self.iteration if self._by_index else self.iteration - len(self._out) - len(self._open)
+        return self.iteration if self._by_index else self.iteration - len({*self._out, *self._open} - {()})
 
     def finished(self) -> str | None:
         """Return "iterations" if all iterations are over, or a stopping rule has ended the search."""
@@ -188,6 +189,8 @@ class CriterionSearch(EvaluatedSearch):
         The archive after a round is that of section 3.4 of the paper, which compares offspring with the old archive and
         then the survivors with each other.
         """
+        if self._needs_empty and () not in self.values:
+            return
         for _ in range(_MOST_AT_ONCE):
             ready = list(islice(self._window, self._size))
             if self._ended or not ready or any(S is not None and S not in self.values for S in ready):
@@ -242,6 +245,12 @@ class CriterionSearch(EvaluatedSearch):
         for S in [S for S in self._open if S in self.values]:
             self._offer(S)
         self._open = [S for S in self._open if S not in self.values]
+
+    def ask_for_empty(self) -> None:
+        """Request the value of the empty set first, unless it is known. No iteration ends before it is."""
+        self._needs_empty = True
+        if () not in self.values and () not in self._open:
+            self._open.insert(0, ())
 
     def start_from(self, values: Mapping[Subset, float], members: Sequence[Subset]) -> None:
         """Add the values that a warm start has found, and offer the archive its best subsets."""

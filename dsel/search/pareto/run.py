@@ -15,7 +15,7 @@ from dsel.objective.on_demand import OnDemandObjective
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.anytime import Deadline, Stop
 from dsel.search.ask_tell import ExecutorOptions, Work, call_all
-from dsel.search.greedy.by_criterion import BatchSearch, exchange_steps, forward_steps, no_steps, run_steps
+from dsel.search.greedy.by_criterion import BatchSearch, exchange_steps, forward_steps, run_steps
 from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.path import forward
 from dsel.search.journal import columns_of, journalled_values
@@ -153,6 +153,8 @@ def _run_evaluations(task: SearchTask) -> SearchOutcome:
         empty = FrontPoint(0, objective.c, ())
         outcome = replace(outcome, front=(empty, *(p for p in outcome.front if p.size and p.value < empty.value)))
     else:
+        if task.always:
+            search.ask_for_empty()
         outcome = run_on_workers(task, search, EvaluateSubsets.of_task(task), stop)
     return replace(outcome, front=tuple(replace(p, members=items.members(p.members)) for p in outcome.front))
 
@@ -180,13 +182,13 @@ def _values_of_groups(task: SearchTask, limited: bool) -> dict[Subset, float]:
 
 
 def _warm_start_by_criterion(task: SearchTask, stop: Stop) -> BatchSearch | None:
-    """Return the search by the criterion that the archive starts from, or None if it evaluates nothing."""
+    """Return the search by the criterion that the archive starts from, or None if none is asked for."""
     options = task.options
+    if options.warm_start in (None, "none"):
+        return None
     if options.warm_start == "forward":
         return run_steps(task, forward_steps, stop.seconds)[0]
-    if options.warm_start == "exchange":
-        return run_steps(task, exchange_steps, stop.seconds, seed=task.seed, restarts=options.restarts)[0]
-    return run_steps(task, no_steps, stop.seconds)[0] if task.always else None
+    return run_steps(task, exchange_steps, stop.seconds, seed=task.seed, restarts=options.restarts)[0]
 
 
 def _isolation(task: SearchTask) -> Isolation | IsolationFunction:
