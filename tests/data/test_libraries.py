@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -377,8 +378,20 @@ def test_a_file_that_is_not_what_its_name_says(tmp_path: Path, name: str) -> Non
 
 def test_what_another_library_said_ends_with_one_full_stop(tmp_path: Path) -> None:
     (tmp_path / "d.nc").write_bytes(b"CDF\x01" + bytes(20))
-    with pytest.raises(DataError, match=r"is not a NetCDF file: [^.]+\. Copy or write the file again"):
+    with pytest.raises(DataError, match=r"cannot be read as a NetCDF file: [^.]+\. Copy or write the file again"):
         ingest(tmp_path / "d.nc", tmp_path / "s.zarr")
+
+
+def test_a_file_that_another_process_writes_is_not_said_to_be_damaged(tmp_path: Path) -> None:
+    import h5py
+
+    with h5py.File(tmp_path / "d.h5", "w") as file:
+        file["X"] = X
+        file.flush()
+        code = "import sys, dsel; dsel.ingest(sys.argv[1], sys.argv[1] + '.zarr')"
+        done = subprocess.run([sys.executable, "-c", code, file.filename], capture_output=True, text=True, check=False)
+    assert "unable to lock" in done.stderr
+    assert "that no other process writes to it" in done.stderr
 
 
 @pytest.mark.parametrize("suffix", ["nc", "zarr"])

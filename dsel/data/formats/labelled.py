@@ -106,11 +106,13 @@ def _netcdf(path: AnyPath, dropped: Sequence[Any]) -> Iterator[Any]:
     try:
         dataset = _decoded(opened, path, dropped)
     except (ValueError, OSError, TypeError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # such as a lock
+            raise
         if isinstance(error, ValueError) and ("backend" in str(error) or "engine" in str(error)):
             raise MissingExtraError(
                 f"Reading {path} needs a package for NetCDF, such as h5netcdf.", "pip install 'dsel[netcdf]'"
             ) from error
-        raise DataError(f"{path} is not a NetCDF file: {error}.", "Copy or write the file again.") from error
+        raise DataError(f"{path} cannot be read as a NetCDF file: {error}.", "Copy or write the file again.") from error
     with dataset:
         yield dataset
 
@@ -186,7 +188,7 @@ def _zarr_parts(path: AnyPath, options: SourceOptions) -> Iterator[Parts]:
     try:
         found = zarr.open(zarr_store(path), mode="r")
     except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{path} is not a Zarr store: {error}.", "Check the path.") from error
+        raise DataError(f"{path} cannot be read as a Zarr store: {error}.", "Check the path and the codecs.") from error
     members = [("X", found)] if isinstance(found, zarr.Array) else found.members(max_depth=None)
     yield parts_of({name: item for name, item in members if hasattr(item, "shape")}, str(path), options)
 

@@ -253,7 +253,11 @@ def hdf5_file(path: AnyPath) -> Iterator[Any]:
         try:
             file = stack.enter_context(h5py.File(source, "r"))
         except OSError as error:
-            raise DataError(f"{path} is not an HDF5 file: {error}.", "Copy or write the file again.") from error
+            if error.errno is not None:  # such as a lock
+                raise
+            raise DataError(
+                f"{path} cannot be read as an HDF5 file: {error}.", "Copy or write the file again."
+            ) from error
         yield file
 
 

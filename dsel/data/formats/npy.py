@@ -219,7 +219,8 @@ class NpzSource(NpySource):
             raise DataError(f"{path} is not an .npz archive: {error}.", "Save it with numpy.savez.") from error
         if "X" not in found:
             raise DataError(
-                f"{path} has no array X; it has {shorten(found)}.", "Save it as numpy.savez(FILE, X=..., Y=...)."
+                f"{path} has no array X; it has {shorten(found) or 'none'}.",
+                "Save it as numpy.savez(FILE, X=..., Y=...).",
             )
         weight = None if options.weight is None else str(options.weight)
         if weight is not None and weight not in found:

@@ -11,7 +11,7 @@ from dsel.data.formats import annotated, labelled, lazy_arrays, npy, svmlight
 from dsel.data.formats.source import OPTIONS, Format, Source, SourceOptions, SparseSource
 from dsel.data.formats.tables import arrow, delimited
 from dsel.errors import DataError, MissingInputError, OptionError
-from dsel.storage.paths import AnyPath, list_names, walk
+from dsel.storage.paths import AnyPath, ObjectPath, list_names, walk
 
 FORMATS: Registry[Format] = Registry(
     "format", Format, "dsel.formats",
@@ -98,9 +98,11 @@ def open_source(path: AnyPath, options: SourceOptions | None = None) -> Source |
     require_options(found, options, f"{path}: files of format {found.name}")
     try:
         return found.open(path, options)
-    except OSError as error:
-        raise MissingInputError(f"Cannot read {path}: {error}.", "Check its permissions and the disk.") from error
-    except ValueError as error:  # what NumPy, SciPy and codecs raise for a file that is damaged, or of another format
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and (error.errno is not None or isinstance(path, ObjectPath)):
+            remedy = "Check its permissions and the disk, and that no other process writes to it."
+            raise MissingInputError(f"Cannot read {path}: {error}.", remedy) from error
+        # What NumPy, SciPy, Arrow and codecs raise for a file that is damaged, or of another format.
         raise DataError(
             f"{path} cannot be read as a file of format {found.name}: {error}.", "Check the file."
         ) from error

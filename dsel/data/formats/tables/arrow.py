@@ -70,7 +70,7 @@ def _batches(path: AnyPath) -> Iterator[tuple[Any, Iterator[Any]]]:
                 stream = pa.ipc.open_stream(source)
             except (pa.ArrowInvalid, OSError) as error:
                 raise DataError(
-                    f"{path} is not an Arrow file: {error}.", "Write it again, in version 2 of Feather."
+                    f"{path} cannot be read as an Arrow file: {error}.", "Write it again, in version 2 of Feather."
                 ) from error
             yield stream.schema, iter(stream)
         else:
@@ -392,7 +392,7 @@ def _opened(path: AnyPath) -> Iterator[Any]:
         try:
             opened = stack.enter_context(pq.ParquetFile(source, pre_buffer=False, buffer_size=1 << 20))
         except (ValueError, OSError) as error:
-            raise DataError(f"{path} is not a Parquet file: {error}.", "Write the file again.") from error
+            raise DataError(f"{path} cannot be read as a Parquet file: {error}.", "Write the file again.") from error
         yield opened
 
 
