@@ -235,9 +235,10 @@ class Certificate:
         known: dict[str, Any] = {
             "value": best.value, "indices": best.indices, "better": self.better or other.better,
         }  # fmt: skip
-        if self.reach != other.reach:
-            least = other.bound - margin if _covers(self.reach, other.reach) else other.bound + margin
-            proof = self if self.bound > least else other
+        if self.reach != other.reach:  # the wider one counts, or else the newer, unless it proves less
+            first, second = (self, other) if _covers(self.reach, other.reach) else (other, self)
+            margin += (MARGIN + min(first.rounding_error, _MOST_ROUNDING)) * self.total
+            proof = first if first.bound > second.bound - margin else second
             proof = replace(proof, **known, bound=min(proof.bound, best.value))
             return replace(proof, beyond=_beyond(proof, (*self.claims, *other.claims), margin))
         bounds = [consistent_bound(one.bound, best.value, best.total, one.rounding_error) for one in (self, other)]

@@ -316,6 +316,9 @@ def test_of_different_limits_the_better_bound_counts_and_the_others_are_kept():
     assert wider.merged(replace(within, bound=0.7)) == wider  # it proves as much about more
     about_all = replace(whole, bound=0.9)
     assert found.merged(about_all) == about_all == about_all.merged(within)
+    optimal = replace(whole, bound=1.0 - 4e-6, rounding_error=4e-7)  # the gap is rounding
+    assert optimal.status == "optimal"
+    assert replace(within, bound=1.0).merged(optimal) == optimal == optimal.merged(replace(within, bound=1.0))
 
 
 def test_a_bound_within_a_limit_says_nothing_about_smaller_sizes_without_it():
