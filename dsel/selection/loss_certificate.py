@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from dsel._lib.byte_sizes import format_bytes
+from dsel._lib.text import counted
 from dsel._lib.types import Floats, Ints
 from dsel.errors import CapacityError, DataError, OptionError
 from dsel.passes.column_copy import copied, copy_that_saves
@@ -21,7 +23,7 @@ from dsel.search.exact.alternatives import NearBestAnswer
 from dsel.search.exact.certificate import GROUPS, NOTHING, Certificate
 from dsel.search.exact.losses.grouping import Grouping
 from dsel.search.exact.losses.problem import lengths
-from dsel.search.exact.losses.proof import LossProblem, LossProof, Watcher, prove_loss
+from dsel.search.exact.losses.proof import LossProblem, LossProof, Watcher, limit_of_proof, prove_loss
 from dsel.search.exact.losses.wide_tree import prove_wide_loss
 from dsel.search.exact.near_best import ListRule
 from dsel.selection.add_certificates import Candidates, alternatives_in_data
@@ -97,7 +99,9 @@ def certify_loss(
             f"Exclude columns until there are at most {MOST_RELAXED}.",
         )
     total = fit_subsets(data, [np.empty(0, np.int64)])[0].value
-    sizes = range(min(base + 1, selection.k), selection.k + 1) if all_sizes else [selection.k]
+    sizes: Sequence[int] = range(min(base + 1, selection.k), selection.k + 1) if all_sizes else [selection.k]
+    if listing is None and not run.context.keeps_trees:
+        sizes = prover.unfinished(sizes, selection.certificate)
     found: dict[int, Certificate] = {}
     proved = all_sizes or selection.size_curve is None
     notes = [note for note in selection.notes if not (proved and OF_MODELS in note)]
@@ -177,6 +181,16 @@ class _Prover:
                 f"Exclude columns, so that at most {MOST_RELAXED} are left.",
             )
         return cls(run, data, problem, every, None)
+
+    def unfinished(self, sizes: Sequence[int], certificates: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Return the sizes without a proof of the best subset, among all fits that a proof would be about."""
+        ended = [row for row in certificates if row["size"] in sizes and row["status"].startswith("optimal")]
+        limited = any(row["largest_coefficient"] for row in ended)
+        reach = limit_of_proof(self.problem) * (1.0 - _SAME) if limited else np.inf
+        finished = {row["size"] for row in ended if (row["largest_coefficient"] or np.inf) >= reach}
+        if finished:
+            log.info("finished proofs of %s are not repeated", counted(len(finished), "size"))
+        return [size for size in sizes if size not in finished]
 
     @contextmanager
     def reading(self) -> Iterator[_Prover]:

@@ -138,14 +138,32 @@ def test_the_commands_continue(store: Path) -> None:
     last = json.loads(text)["certificate"][-1]
     assert last["proven"]
     assert last["nodes"] > first["nodes"]
-    code, text, _ = call("certify", out, "--json")
-    assert json.loads(text)["certificate"][-1]["nodes"] == last["nodes"]  # nothing is left to do
+    for options in ((), ("--largest-coefficient", 2), ("--all-sizes", "--time", "1ms")):
+        code, text, said = call("certify", out, "--json", *options)
+        assert json.loads(text)["certificate"][-1] == last  # nothing is left to do
+        assert "finished proofs of 1 size are not repeated" in said
     code, text, _ = call("alternatives", out, "--within", "5%")
     assert code == 0
     kept = open_selection(out).alternatives
     assert kept is not None
     assert kept.complete
     assert "deviance + penalty" in text
+
+
+def test_without_a_penalty_a_finished_proof_is_not_repeated_either(store: Path) -> None:
+    asked = job(store, k=2, lam=0.0)
+    finished(asked)
+    out = Path(str(asked.out))
+
+    def certified(*options: Any) -> dict[str, Any]:
+        row = json.loads(call("certify", out, "--json", *options)[1])["certificate"][-1]
+        assert isinstance(row, dict)
+        return row
+
+    limited = certified("--largest-coefficient", 1.01)
+    whole = certified()
+    assert whole["largest_coefficient"] > limited["largest_coefficient"]  # that proof was about fewer fits
+    assert certified() == certified("--largest-coefficient", 1.01) == whole
 
 
 def test_a_job_lists_alternatives_and_each_night_continues(store: Path) -> None:

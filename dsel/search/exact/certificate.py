@@ -112,6 +112,9 @@ class Certificate:
         Whether no node is open in a proof by a loss. A gap that is left then comes from fits that do not converge.
     groups : bool
         Whether `size` counts groups of columns.
+    beyond : tuple of (float, float, float)
+        Of a bound within a limit, what other proofs show about subsets beyond it: a lower bound that is less good, and
+        its limits `coefficients` and `largest_coefficient`, both 0 for all subsets.
     time_limit, time_needed : float
         If `node_seconds` is not 0, the time limit in seconds, and the one that suffices for nodes; 0 if not known.
 
@@ -161,6 +164,7 @@ class Certificate:
     time_needed: float = 0.0
     closed: bool = False
     groups: bool = False
+    beyond: tuple[tuple[float, float, float], ...] = ()
 
     @property
     def gap(self) -> float:
@@ -196,6 +200,11 @@ class Certificate:
         return self.coefficients, self.largest_coefficient
 
     @property
+    def claims(self) -> tuple[tuple[float, float, float], ...]:
+        """All bounds that are proved, each with its limits; see `beyond`."""
+        return ((self.bound, *self.reach), *self.beyond)
+
+    @property
     def undecided(self) -> bool:
         """Whether subsets may be nearly dependent that cannot be told, as with more columns than rows."""
         return bool(self.dependent_gap) and not self.near_copies
@@ -216,7 +225,8 @@ class Certificate:
 
         The bound, and all that says how it was proved, are those of one proof: of two that prove as much, of the newer
         one, whose log may be there; but if a list of near-best subsets proved it once more (`of_list`), of this one. A
-        bound that the better value contradicts is dropped.
+        bound that the better value contradicts is dropped. Of different limits, the better bound counts, and of equal
+        ones that of the wider limit. A bound that is less good stays in `beyond` if it is about other subsets, too.
         """
         if other.size != self.size:
             raise OptionError(f"Certificates of {self.size} and {other.size} columns cannot be merged.")
@@ -225,16 +235,18 @@ class Certificate:
         known: dict[str, Any] = {
             "value": best.value, "indices": best.indices, "better": self.better or other.better,
         }  # fmt: skip
-        if self.reach != other.reach:  # the newer one counts, unless this one is about all and proves as much
-            stays = other.bound <= 0.0 or (not any(self.reach) and self.bound >= other.bound - margin)
-            proof = self if stays else other
-            return replace(proof, **known, bound=min(proof.bound, best.value))
+        if self.reach != other.reach:
+            least = other.bound - margin if _covers(self.reach, other.reach) else other.bound + margin
+            proof = self if self.bound > least else other
+            proof = replace(proof, **known, bound=min(proof.bound, best.value))
+            return replace(proof, beyond=_beyond(proof, (*self.claims, *other.claims), margin))
         bounds = [consistent_bound(one.bound, best.value, best.total, one.rounding_error) for one in (self, other)]
         proof = self if bounds[0] > bounds[1] + (-margin if of_list else margin) else other
         known |= {name: getattr(other, name) for name in _OF_LAST_RUN}
         if not other.began_again and proof is other:
             known |= {name: getattr(other, name) or getattr(self, name) for name in _KEPT}
-        return replace(proof, **known, bound=bounds[proof is other])
+        proof = replace(proof, **known, bound=bounds[proof is other])
+        return replace(proof, beyond=_beyond(proof, (*self.beyond, *other.beyond), margin))
 
     def about(self, size: int, value: float, indices: Sequence[int]) -> Certificate:
         """Return what this certificate proves about another known subset, of its size or smaller.
@@ -260,6 +272,7 @@ class Certificate:
             "r2_bound": 1.0 - self.bound / self.total if self.total else 0.0,
             **asdict(self), "indices": list(self.indices),
             "near_copies": [list(columns) for columns in self.near_copies],
+            "beyond": [list(claim) for claim in self.beyond],
         }  # fmt: skip
 
     @classmethod
@@ -268,8 +281,25 @@ class Certificate:
         names = {field.name: _EARLIER_NAMES.get(field.name, field.name) for field in fields(cls)}
         known = {name: values.get(name, values.get(earlier)) for name, earlier in names.items()}
         known["indices"] = tuple(values["indices"])
-        known["near_copies"] = tuple(tuple(columns) for columns in values.get("near_copies", ()))
+        for name in ("near_copies", "beyond"):
+            known[name] = tuple(tuple(one) for one in values.get(name, ()))
         return cls(**{name: value for name, value in known.items() if value is not None})
+
+
+def _covers(reach: Sequence[float], other: Sequence[float]) -> bool:
+    """Return whether subsets within limits for coefficients are all those within other limits, or more."""
+    return all(not limit or 0.0 < smaller <= limit for limit, smaller in zip(reach, other, strict=True))
+
+
+def _beyond(
+    proof: Certificate, claims: Iterable[tuple[float, float, float]], margin: float
+) -> tuple[tuple[float, float, float], ...]:
+    """Return the bounds with their limits that neither the proof nor another one of them implies, best first."""
+    kept = [proof.claims[0]]
+    for bound, *reach in sorted(claims, reverse=True):
+        if bound > 0.0 and not any(at >= bound - margin and _covers(limits, reach) for at, *limits in kept):
+            kept.append((bound, reach[0], reach[1]))
+    return tuple(kept[1:])
 
 
 def is_finished(row: Mapping[str, Any], *, limited: bool) -> bool:

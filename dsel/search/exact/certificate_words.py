@@ -65,6 +65,9 @@ def _open_questions(
     row: Mapping[str, Any], label: Callable[[int], str], counts: Mapping[str, Any], chosen: Sequence[int]
 ) -> Iterator[str]:
     """Yield a sentence for each thing that a proof leaves open. Arguments: those of `caveat`."""
+    for bound, squares, largest in row.get("beyond", ()):
+        among = covered({"coefficients": squares, "largest_coefficient": largest}) or "among all subsets"
+        yield f"Another proof shows that {among} none has an error below {bound:.6g}."
     if again := began_again(row):
         yield again
     if row.get("closed") and not row["status"].startswith("optimal"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, permutations
 from unittest import mock
 
 import numpy as np
@@ -301,15 +301,21 @@ def test_a_tree_in_passes_proves_that_no_subset_within_the_limit_is_better(seed,
             assert tree.best_value <= least + error
 
 
-def test_certificates_with_different_limits_are_not_mixed():
+def test_of_different_limits_the_better_bound_counts_and_the_others_are_kept():
     whole = Certificate(3, 1.0, 0.6, 10.0, (1, 2, 3), 5, 1.0, "")
-    within = replace(whole, bound=0.9, largest_coefficient=2.0)
-    assert whole.merged(within) == within
-    assert replace(whole, bound=0.95).merged(within).bound == 0.95
-    assert within.merged(replace(whole, bound=0.95)).largest_coefficient == 0.0
+    within = replace(whole, bound=0.9, largest_coefficient=2.0, nodes=7)
     wider = replace(within, bound=0.7, largest_coefficient=4.0)
-    assert within.merged(wider) == wider
-    assert within.merged(replace(whole, coefficients=0.5)).coefficients == 0.5
+    squares = replace(whole, bound=0.8, coefficients=0.5)
+    for first, *others in permutations((whole, within, wider, squares)):
+        found = first
+        for other in others:
+            found = found.merged(other)
+        assert found == replace(within, beyond=((0.8, 0.5, 0.0), (0.7, 0.0, 4.0), (0.6, 0.0, 0.0)))
+        assert Certificate.from_dict(json.loads(json.dumps(found.as_dict()))) == found
+    assert found.merged(replace(whole, bound=0.75)).beyond == ((0.8, 0.5, 0.0), (0.75, 0.0, 0.0))
+    assert wider.merged(replace(within, bound=0.7)) == wider  # it proves as much about more
+    about_all = replace(whole, bound=0.9)
+    assert found.merged(about_all) == about_all == about_all.merged(within)
 
 
 def test_a_bound_within_a_limit_says_nothing_about_smaller_sizes_without_it():

@@ -18,7 +18,7 @@ from dsel.search.exact.losses.problem import LossProblem, dual_bound
 from dsel.search.exact.losses.tree import LossTree
 from dsel.search.exact.near_best import ListRule
 
-__all__ = ["LossProblem", "LossProof", "Watcher", "dual_bound", "prove_loss"]
+__all__ = ["LossProblem", "LossProof", "Watcher", "dual_bound", "limit_of_proof", "prove_loss"]
 
 #: The largest gap of a finished proof that counts as rounding, as a share of F without the columns to choose.
 _PROVEN = 1e-6
@@ -121,6 +121,15 @@ def prove_loss(
     """
     deadline = Deadline(seconds)
     return proof_by(lambda: LossTree(problem, k, include, exclude, gap, deadline, listing), incumbent, nodes, watcher)
+
+
+def limit_of_proof(problem: LossProblem) -> float:
+    """Return the largest size of a coefficient that a proof of a problem is about; infinity if it is about all."""
+    if problem.limit is not None or problem.lam > 0.0:
+        return np.inf if problem.limit is None else problem.limit
+    load_kernels(*LOSS_RELAXATION_KERNELS, what="the proof")
+    with one_blas_thread():
+        return LossTree(problem, 0, (), (), 0.0, Deadline(None)).limit
 
 
 def proof_by(
