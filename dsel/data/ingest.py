@@ -18,6 +18,7 @@ from dsel.data.dataset_source import source_of
 from dsel.data.formats import annotated, labelled
 from dsel.data.formats.arrays import ArraySource
 from dsel.data.formats.missing import without_missing_values
+from dsel.data.formats.registry import format_of as path_format
 from dsel.data.formats.registry import open_source, require_options
 from dsel.data.formats.source import Array, Format, Source, SparseSource
 from dsel.data.formats.tables import arrow
@@ -112,6 +113,14 @@ _ARRAYS: Final = Format(
 )  # fmt: skip
 
 
+#: Objects in memory with labels: how they are known, and as what they are read.
+_OBJECTS: Final = (
+    (annotated.is_annotated, annotated.H5AD, annotated.open_object),
+    (is_xarray_dataset, labelled.NETCDF, labelled.open_dataset),
+    (arrow.is_frame, arrow.PARQUET, arrow.open_frame),
+)
+
+
 def split_arrays(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return those of the options y and weight that are data in memory, and all other options."""
     in_memory = {
@@ -120,6 +129,21 @@ def split_arrays(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
     }  # fmt: skip
     others = options.keys() - in_memory
     return {name: options[name] for name in in_memory}, {name: options[name] for name in others}
+
+
+def format_of(source: Any, alone: bool) -> Format | None:
+    """Return the format by whose options a source is read, or None. alone: without targets or weights in memory."""
+    if isinstance(source, str | AnyPath):
+        return path_format(as_path(source))
+    if is_data_array(source) and alone:
+        return labelled.NETCDF
+    found = (kind for is_kind, kind, _ in _OBJECTS if is_kind(source) and _is_read_by(kind, source, alone))
+    return next(found, _ARRAYS)
+
+
+def _is_read_by(kind: Format, source: Any, alone: bool) -> bool:
+    """Return whether an object is read as of this format, and not as an array."""
+    return alone or (kind is arrow.PARQUET and not arrow.is_dask_frame(source))
 
 
 def open_any(source: Any, options: SourceOptions, *, y: Any = None, weight: Any = None) -> Source | SparseSource:
@@ -138,12 +162,8 @@ def open_any(source: Any, options: SourceOptions, *, y: Any = None, weight: Any 
         source = source.to_dataset(name="X")
     if y is not None and options.target:
         raise OptionError(f"target={shorten(map(repr, options.target))} and y both give targets.", "Leave one out.")
-    for is_kind, kind, opened in (
-        (annotated.is_annotated, annotated.H5AD, annotated.open_object),
-        (is_xarray_dataset, labelled.NETCDF, labelled.open_dataset),
-        (arrow.is_frame, arrow.PARQUET, arrow.open_frame),
-    ):
-        if is_kind(source) and (alone or (kind is arrow.PARQUET and not arrow.is_dask_frame(source))):
+    for is_kind, kind, opened in _OBJECTS:
+        if is_kind(source) and _is_read_by(kind, source, alone):
             require_options(kind, options, f"data of type {type(source).__name__}")
             if not alone:
                 source, options = frames.joined(*align(source, y, weight), options)

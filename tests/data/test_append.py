@@ -256,6 +256,20 @@ def test_a_value_that_the_dtype_of_the_store_does_not_hold_is_named_with_a_remed
     assert append("u", counts(a=0.1), dtype="float32") == 3
 
 
+def test_a_file_of_another_format_gets_the_options_of_the_ingest_that_its_format_takes(tmp_path: Path) -> None:
+    write_nc(tmp_path / "0.nc", 0, 20)
+    dsel.ingest(tmp_path / "0.nc", tmp_path / "s", target="Y", variable="X")
+    pd.DataFrame({**dict(zip(LABELS, X[20:].T, strict=True)), "Y": Y[20:]}).to_csv(tmp_path / "1.csv", index=False)
+    dsel.append(tmp_path / "1.csv", tmp_path / "s")  # variable is no option of text files
+    assert rows_seen(tmp_path / "s") == M
+
+
+def test_labels_of_samples_that_the_store_has_no_place_for_are_left_out(tmp_path: Path) -> None:
+    dsel.ingest(counts(), tmp_path / "s", target="y")
+    report = dsel.append(counts().set_index(pd.Index(list("uvw"), name="name")), tmp_path / "s")
+    assert report.notes == ["the labels of the samples are left out: the store has none"]
+
+
 def test_other_differences(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", X=X.astype("float32"), Y=Y)
     dsel.ingest(tmp_path / "x.npz", tmp_path / "s")

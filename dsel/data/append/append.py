@@ -32,8 +32,8 @@ from dsel.data import schema
 from dsel.data.append.matching import require_values
 from dsel.data.append.new_rows import DenseRows, SparseRows
 from dsel.data.formats.missing import without_missing_values
-from dsel.data.formats.source import SparseSource
-from dsel.data.ingest import open_any, split_arrays
+from dsel.data.formats.source import OPTIONS, Format, SparseSource
+from dsel.data.ingest import format_of, open_any, split_arrays
 from dsel.data.ingest_report import ColumnProfile, WriteReport, profile_of
 from dsel.data.schema import DEFAULT_WORKER_MEMORY
 from dsel.data.store.array import is_complete, read_attributes
@@ -171,7 +171,7 @@ def append(
     path = as_path(store).absolute()
     opened_store = _growing_store(path)
     arrays, named = split_arrays(options)
-    request = _request(named, opened_store, arrays)
+    request = _request(named, opened_store, arrays, format_of(source, not arrays))
     opened = open_any(source, request, **arrays)
     memory = DEFAULT_WORKER_MEMORY if worker_memory is None else worker_memory
     if isinstance(opened, SparseSource) != isinstance(opened_store, SparseStore):
@@ -286,10 +286,16 @@ def _growing_store(path: AnyPath) -> Store | SparseStore:
     return found
 
 
-def _request(given: Mapping[str, Any], store: Store | SparseStore, arrays: Mapping[str, Any]) -> SourceOptions:
-    """Return the options that were given, and for the others those of the ingest that arrays do not replace."""
+def _request(
+    given: Mapping[str, Any], store: Store | SparseStore, arrays: Mapping[str, Any], kind: Format | None
+) -> SourceOptions:
+    """Return the options that were given, and for the others those of the ingest.
+
+    Those that arrays replace are left out, and those that the format of the source does not take.
+    """
     recorded = read_attributes(store.path).get(schema.ATTR_OPTIONS, {})
     replaced = {"target" if name == "y" else name for name in arrays}
+    replaced |= set() if kind is None else set(OPTIONS) - kind.takes
     known = {option.name: recorded.get(option.name) for option in fields(SourceOptions) if option.name not in replaced}
     return SourceOptions.of(**known | {name: value for name, value in given.items() if value is not None})
 

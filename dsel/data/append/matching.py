@@ -85,13 +85,13 @@ def match_source(source: Source, columns: StoreColumns) -> Source:
     found: list[str] = []
     x = _feature_places(source, source.shape[1], columns, found)
     y = _target_places(source, columns, found)
+    if source.w_dtype is not None and columns.w_dtype is None:
+        found.append("the source has weights, and the store has none (option weight)")
     for is_there, wanted, what, option in (
         (source.w_dtype is not None, columns.w_dtype is not None, "weights", "weight"),
         (source.has_samples, columns.has_samples, "labels of the samples", "index"),
     ):
-        if is_there and not wanted:
-            found.append(f"the source has {what}, and the store has none (option {option})")
-        elif wanted and not is_there:
+        if wanted and not is_there:
             found.append(f"the store has {what}, and the source has none (option {option})")
     require_no_differences(found, source.name, columns.name)
     families = _siblings(x, columns.features, columns.feature_families())
@@ -99,6 +99,7 @@ def match_source(source: Source, columns: StoreColumns) -> Source:
         source, columns, x, y, families, _siblings(y, columns.targets, columns.target_families())
     )  # fmt: skip
     is_same = np.array_equal(x, np.arange(source.shape[1])) and np.array_equal(y, np.arange(source.n_targets))
+    is_same = is_same and source.has_samples == columns.has_samples
     return source if is_same and not matched.converts else matched
 
 
@@ -226,7 +227,10 @@ class MatchedSource(DerivedSource):
         self.sources = columns.sources
         absent = [str(columns.features[i]) for i in siblings_x] + [str(columns.targets[i]) for i in siblings_y]
         if absent:
-            self.notes = (*source.notes, f"categories that do not occur: {shorten(absent, _LISTED)}")
+            self.notes = (*self.notes, f"categories that do not occur: {shorten(absent, _LISTED)}")
+        if source.has_samples and not columns.has_samples:
+            self.has_samples = False
+            self.notes = (*self.notes, "the labels of the samples are left out: the store has none")
         counting = (
             f"{FIRST_ROW}; rows with missing values are left out before"
             if isinstance(source, CompleteRows)
@@ -250,7 +254,7 @@ class MatchedSource(DerivedSource):
         features = source.features or default_labels("x", source.shape[1])
         targets = source.targets or default_labels("y", source.n_targets)
         for found in buffers(source, start, scratch):
-            rows = replace(Rows.of(self, len(found)), samples=found.samples)
+            rows = replace(Rows.of(self, len(found)), samples=found.samples if self.has_samples else None)
             _move(exact.of(found.x, self.dtype, "X", features, start), rows.x, self.x, self.siblings_x)
             if found.y is not None and rows.y is not None:
                 y = exact.of(found.y, rows.y.dtype, "Y", targets, start)

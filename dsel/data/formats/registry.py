@@ -50,6 +50,12 @@ def find_folder_format(path: AnyPath) -> Format | None:
     return next((kind for kind in found if kind is not None and kind.folders), None)
 
 
+def format_of(path: AnyPath) -> Format | None:
+    """Return the format of a file by its suffix, or of a folder by what is in it, or None."""
+    is_folder = not path.is_file() and (path.is_dir() if isinstance(path, Path) else path.exists())
+    return find_folder_format(path) if is_folder else find_format(path)
+
+
 def open_source(path: AnyPath, options: SourceOptions | None = None) -> Source | SparseSource:
     """Open a file by its suffix, or a folder by its content.
 
