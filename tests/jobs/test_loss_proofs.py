@@ -132,7 +132,7 @@ def test_the_commands_continue(store: Path) -> None:
     assert code == 0
     assert "of the deviance without columns from the best" in said
     first = json.loads(text)["certificate"][-1]
-    assert first["nodes"] >= 10
+    assert 0 < first["nodes"] <= 10
     assert not first["proven"]
     code, text, _ = call("certify", out, "--json")
     last = json.loads(text)["certificate"][-1]
