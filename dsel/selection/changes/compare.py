@@ -287,7 +287,8 @@ def compare_runs(
     rows_before = old.shape[0]
     appended = dataset.m > rows_before and dataset.row_part is None and not dataset.window
     changes: dict[str, Any] = {
-        "run": previous.name, "size_before": len(old.groups or old.names), "rows_before": rows_before, "rows": dataset.m,
+        "run": previous.name, "size_before": len(old.groups or old.names), "rows_before": rows_before,
+        "rows": dataset.m,
         "new_rows": dataset.m - rows_before if appended else None,
         **_labels_that_changed(old.names, selection.names),
         "previous_error": None, "previous_r2": None, "error": fit.error, "on_new_rows": None, "comparison": None,
