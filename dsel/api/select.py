@@ -130,7 +130,7 @@ def select(
         where there is one, or False for no weights. For a frame, the name of a column, also a whole number where whole
         numbers name all columns.
     rows : dict, optional
-        Some consecutive rows of a store: ``{"last": 90}`` for the last 90 segments (appends), ``{"last": 0.2}`` for the
+        Some consecutive rows of a store: ``{"last": 90}`` for the last 90 appends, ``{"last": 0.2}`` for the
         last fifth of the rows, ``{"first": ...}`` likewise, or ``{"time": ["2026-08-01", None]}`` for the rows between
         two values of a variable over the samples (from the first value on, up to but without the second).
     loss : str, mapping or Loss

@@ -35,7 +35,10 @@ def compact(
     segments: Annotated[int, typer.Option(min=1, help="Segments that are left at most.")] = 32,
     json: Json = False,
 ) -> None:
-    """Merge the small segments of a store that was appended to often. No rows are moved."""
+    """Merge the small segments of a store that was appended to often. No rows are moved.
+
+    The windows of `rows` stay as they are: a merged segment records its appends.
+    """
     from dsel.data.append.append import compact_store
 
     left = compact_store(store, segments)

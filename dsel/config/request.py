@@ -254,7 +254,7 @@ class SelectionRequest(Section):
         Weights >= 0 of the rows; for a store or Dataset the name of a variable, by default `weight` where there is
         one, and False for none.
     rows : dict, optional
-        Some consecutive rows of a store: ``{"last": 90}`` for the last 90 segments (appends), ``{"last": 0.2}`` for a
+        Some consecutive rows of a store: ``{"last": 90}`` for the last 90 appends, ``{"last": 0.2}`` for a
         share of the rows, ``{"first": ...}`` likewise, or ``{"time": [from, to]}`` by a variable over the samples.
     lam : float
         The ridge penalty on the preprocessed data.

@@ -23,7 +23,7 @@ from dsel.data.dataset import Dataset
 from dsel.data.row_partition import HELD_OUT_PARTS, RowPartition
 from dsel.data.store.array import metadata_file, open_array, read_attributes, read_labels
 from dsel.data.store.reader import Store
-from dsel.data.store.segments import read_segments
+from dsel.data.store.segments import read_appends
 from dsel.data.store.sparse import SparseStore
 from dsel.data.weights import ADD_VARIABLE
 from dsel.errors import DataError, OptionError
@@ -195,9 +195,9 @@ def select_rows(dataset: Dataset, rows: dict[str, Any] | None) -> Dataset:
     dataset : Dataset
         The data.
     rows : dict or None
-        ``{"last": 90}``: the last 90 segments; ``{"last": 0.2}``: the last fifth of the rows; ``{"first": ...}``
+        ``{"last": 90}``: the last 90 appends; ``{"last": 0.2}``: the last fifth of the rows; ``{"first": ...}``
         likewise; ``{"time": [from, to]}``: rows whose value of a variable over the samples is at least `from` and less
-        than `to`, where None is an open end. Without a variable `time`, it is the time of each segment. None: all rows.
+        than `to`, where None is an open end. Without a variable `time`, it is the time of each append. None: all rows.
 
     Raises
     ------
@@ -230,14 +230,15 @@ def select_rows(dataset: Dataset, rows: dict[str, Any] | None) -> Dataset:
 
 
 def _edge(dataset: Dataset, wanted: Any) -> int:
-    """Return where the first `wanted` segments, or this share of the rows, end; if negative, where the last begin."""
+    """Return where the first `wanted` appends, or this share of the rows, end; if negative, where the last begin."""
     if isinstance(wanted, float):
         rows = max(1, round(abs(wanted) * dataset.m))
         return int(dataset.m - rows if wanted < 0 else rows)
-    ranges = dataset.row_ranges
-    if abs(wanted) >= len(ranges):
+    assert dataset.store is not None
+    appends = read_appends(dataset.store.path, dataset.m)
+    if abs(wanted) >= len(appends):
         return 0 if wanted < 0 else dataset.m
-    return int(ranges[wanted][0])
+    return int(appends[wanted][0])
 
 
 def _between(dataset: Dataset, name: str, ends: list[Any]) -> tuple[int, int]:
@@ -258,7 +259,7 @@ def _between(dataset: Dataset, name: str, ends: list[Any]) -> tuple[int, int]:
         raise DataError(
             f"rows: {name} of {dataset.name} is not in ascending order: row {wrong} has {values[wrong]} after "
             f"{values[wrong - 1]}.",
-            "Append rows in the order of this variable, or choose segments with last.",
+            "Append rows in the order of this variable, or choose appends with last.",
         )
     low, high = (None if end is None else bisect_left(values, end) for end in ends)
     return low or 0, dataset.m if high is None else high
@@ -276,19 +277,19 @@ def _moment(name: str, end: Any) -> np.datetime64:
 
 
 def _by_time_of_segment(dataset: Dataset, ends: list[Any]) -> tuple[int, int]:
-    """Return the rows of the segments whose time is at least the first end and less than the second."""
+    """Return the rows of the appends whose time is at least the first end and less than the second."""
     assert dataset.store is not None
     low, high = (None if end is None else _moment("time", end) for end in ends)
-    segments = [one for one in read_segments(dataset.store.path, dataset.m) if one.time]
-    times = [_moment("time", one.time) for one in segments]
+    appends = [one for one in read_appends(dataset.store.path, dataset.m) if one[2]]
+    times = [_moment("time", time) for _, _, time in appends]
     inside = [i for i, time in enumerate(times) if (low is None or time >= low) and (high is None or time < high)]
     if not inside:
         return 0, 0
     if inside[-1] - inside[0] >= len(inside):
         raise DataError(
-            f"rows: the segments of {dataset.name} are not in the order of their times.", "Choose them with last."
+            f"rows: the appends to {dataset.name} are not in the order of their times.", "Choose them with last."
         )
-    return segments[inside[0]].start, segments[inside[-1]].stop
+    return appends[inside[0]][0], appends[inside[-1]][1]
 
 
 def _folder_of(dataset: Dataset) -> AnyPath:

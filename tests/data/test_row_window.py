@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import zarr
 
 import dsel
 from dsel.config.request import SelectionRequest
+from dsel.data.append.append import compact_store
 from dsel.data.as_dataset import as_dataset
 from dsel.data.divide_rows import select_rows
 from dsel.data.ingest import ingest_arrays
@@ -192,3 +194,37 @@ def test_without_a_variable_time_segments_are_chosen_by_their_time(tmp_path: Pat
     assert rows_of(path, {"time": [None, "2031-08-02"]}) == (0, 120)
     with pytest.raises(OptionError, match="no row"):
         dsel.select(path, k=1, rows={"time": ["2040-01-01", None]})
+
+
+def test_merged_segments_keep_the_windows(tmp_path: Path) -> None:
+    path = tmp_path / "s.zarr"
+    dsel.ingest(X[:300], path, y=Y[:300])
+    for night, (start, stop) in enumerate(pairwise(NIGHTS), 1):
+        dsel.append(X[start:stop], path, y=Y[start:stop], time=f"2030-01-{night:02d}")
+    windows: list[Any] = [{side: n} for side in ("first", "last") for n in range(1, 7)]
+    windows += [{"time": [f"2030-01-{a:02d}", f"2030-01-{b:02d}"]} for a in range(1, 6) for b in range(a + 1, 7)]
+    expected = [rows_of(path, rows) for rows in windows]
+    assert expected[5:8] == [(0, 500), (460, 500), (400, 500)]
+    found = dsel.select(path, k=3, rows={"last": 2}, method="forward")
+    for left in (3, 1):
+        compact_store(path, left)
+        assert [rows_of(path, rows) for rows in windows] == expected
+        again = dsel.select(path, k=3, rows={"last": 2}, method="forward")
+        assert (again.indices, again.error) == (found.indices, pytest.approx(found.error, rel=1e-10))
+    dsel.append(X[:7], path, y=Y[:7], time="2030-01-06")
+    assert rows_of(path, {"last": 3}) == (400, 507)
+
+
+def test_a_segment_that_an_older_version_merged_is_one_append(tmp_path: Path) -> None:
+    path = tmp_path / "s.zarr"
+    dsel.ingest(X[:300], path, y=Y[:300])
+    for night, (start, stop) in enumerate(pairwise(NIGHTS), 1):
+        dsel.append(X[start:stop], path, y=Y[start:stop], time=f"2030-01-{night:02d}")
+    compact_store(path, 2)
+    group = zarr.open_group(path)
+    listed: Any = group.attrs["dsel_segments"]
+    for one in listed["segments"]:
+        one.pop("appends", None)
+    group.attrs["dsel_segments"] = listed
+    assert rows_of(path, {"last": 1}) == (300, 500)
+    assert rows_of(path, {"time": ["2030-01-05", None]}) == (300, 500)

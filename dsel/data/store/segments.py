@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import accumulate, pairwise, product
 from typing import Any, Final
 
 import numpy as np
@@ -60,6 +60,8 @@ class Segment:
         The name of what was appended; empty if unknown.
     keys : tuple of str
         Digests of what was appended: several after small segments were merged.
+    appends : tuple of (int, str)
+        The rows and the time of each append that was merged into the segment. Empty for one append.
 
     Examples
     --------
@@ -74,6 +76,7 @@ class Segment:
     known: dict[str, str]
     source: str = ""
     keys: tuple[str, ...] = ()
+    appends: tuple[tuple[int, str], ...] = ()
 
     @property
     def rows(self) -> int:
@@ -109,6 +112,33 @@ def segment_ranges(path: AnyPath) -> tuple[tuple[int, int], ...] | None:
     """Return the rows [start, stop) of each segment, or None if none are listed. Lists no files."""
     recorded = _recorded(path)
     return None if recorded is None else tuple((int(one["start"]), int(one["stop"])) for one in recorded["segments"])
+
+
+def read_appends(path: AnyPath, rows: int) -> tuple[tuple[int, int, str], ...]:
+    """Return the rows [start, stop) and the time of each append, whether merged or not. Lists no files.
+
+    Parameters
+    ----------
+    path : Path or ObjectPath
+        The store.
+    rows : int
+        The rows that are read. Later appends are left out.
+
+    Notes
+    -----
+    An older version of dsel merged segments without a record of their appends. Such a segment counts as one append.
+    """
+    recorded = _recorded(path)
+    if recorded is None:
+        return ((0, rows, str(read_attributes(path).get(schema.ATTR_CREATED, ""))),)
+    listed = [
+        (int(count), str(time))
+        for one in recorded["segments"]
+        for count, time in one.get("appends") or [(one["stop"] - one["start"], one["time"])]
+    ]
+    edges = list(accumulate((count for count, _ in listed), initial=0))
+    found = ((start, stop, time) for (start, stop), (_, time) in zip(pairwise(edges), listed, strict=True))
+    return tuple(one for one in found if one[0] < rows)
 
 
 def read_segments(path: AnyPath, rows: int) -> tuple[Segment, ...]:
@@ -231,7 +261,8 @@ def _merged(segments: Sequence[Segment], files: dict[str, _RowFiles], most: int)
         if len(group) > 1:
             known = {name: files_of.digest(start, stop) for name, files_of in files.items()}
             keys = tuple(key for segment in group for key in segment.keys)
-            group = [replace(group[-1], start=start, known=known, keys=keys)]
+            appends = tuple(one for segment in group for one in segment.appends or ((segment.rows, segment.time),))
+            group = [replace(group[-1], start=start, known=known, keys=keys, appends=appends)]
         merged += group
     return tuple(merged)
 
@@ -296,7 +327,8 @@ def _resolve(one: dict[str, Any], files: dict[str, _RowFiles], tail: int | None)
         now = files_of.digest(start, stop, tail)
         known[name] = before if now == was else files_of.digest(start, stop)
     keys = tuple(str(key) for key in one.get("keys", ()))
-    return Segment(start, stop, str(one["time"]), known, str(one.get("source", "")), keys)
+    appends = tuple((int(count), str(time)) for count, time in one.get("appends", ()))
+    return Segment(start, stop, str(one["time"]), known, str(one.get("source", "")), keys, appends)
 
 
 def _recorded(path: AnyPath) -> dict[str, Any] | None:
@@ -307,6 +339,8 @@ def _recorded(path: AnyPath) -> dict[str, Any] | None:
     try:
         edges = [(int(one["start"]), int(one["stop"])) for one in recorded["segments"]]
         whole = all(isinstance(one["variables"], dict) and one["time"] is not None for one in recorded["segments"])
+        merged = [one.get("appends", ()) for one in recorded["segments"]]
+        whole &= all(sum(rows for rows, _ in of) in (0, b - a) for of, (a, b) in zip(merged, edges, strict=True))
         appending = bool(recorded["appending"])
     except (LookupError, TypeError, ValueError):
         edges, whole, appending = [], False, False
@@ -329,6 +363,7 @@ def _write(
     listed = [
         {
             "start": one.start, "stop": one.stop, "time": one.time, "source": one.source, "keys": list(one.keys),
+            **({"appends": one.appends} if one.appends else {}),
             "variables": {name: (known, files[name].digest(one.start, one.stop, tail))
                           for name, known in one.known.items() if name in files},
         }
