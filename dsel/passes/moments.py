@@ -78,7 +78,7 @@ def plan_tiles(n: int, budget: float) -> Tiling:
         left = f"{format_bytes(int(budget))} are" if budget >= 1.0 else "No memory is"
         raise CapacityError(
             f"{left} left for a partial sum, and a tile of the Gram matrix needs {format_bytes(least)}.",
-            "Give each worker more memory, or store the data in smaller row blocks.",
+            "Give each worker more memory, or store the data in smaller row blocks (dsel ingest --memory).",
         )
     fewest = math.ceil(n / math.isqrt(int(budget // 8)))
     most = max(fewest, min(3 * fewest + 16, n // NARROWEST))

@@ -362,7 +362,7 @@ class TestAJob:
         printed = CliRunner().invoke(app, ["plan", str(path)])
         assert "does not fit: A worker needs" in printed.output
         assert isinstance(printed.exception, CapacityError)
-        with pytest.raises(CapacityError, match="Give each worker at least"):
+        with pytest.raises(CapacityError, match=r"at least .*, smaller row blocks \(dsel ingest --memory\)"):
             run_job(read_job(path))
         assert not (tmp_path / "job.result").exists()
 

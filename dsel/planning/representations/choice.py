@@ -81,7 +81,8 @@ def choose_for_proof(
 
 def _remedy(shape: ProblemShape, resources: Resources, gram: Representation) -> str:
     if resources.worker_memory is not None and gram.worker_bytes > resources.worker_memory:
-        remedies = [f"Give each worker at least {format_bytes(gram.worker_bytes, up=True)}", "smaller row blocks"]
+        least = format_bytes(gram.worker_bytes, up=True)
+        remedies = [f"Give each worker at least {least}", "smaller row blocks (dsel ingest --memory)"]
     else:
         remedies = ["Use a machine with more memory"]
     if shape.needs.gram_sums > 1:
