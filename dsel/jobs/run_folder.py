@@ -205,12 +205,14 @@ class RunFolder:
             or next(read_journal(self.journal), None) is not None
         )
 
+    def is_for(self, identity: dict[str, Any], same: Callable[..., bool] = is_same_work) -> bool:
+        """Return whether the folder is for this work. same: whether two identities are of the same."""
+        manifest = self.read_manifest()
+        return manifest is not None and same(manifest["identity"], identity)
+
     def finished(self, identity: dict[str, Any], same: Callable[..., bool] = is_same_work) -> Selection | None:
         """Return the result of this work if it is complete, else None. same: whether it is that of the folder."""
-        manifest = self.read_manifest()
-        if manifest is None or not (self.path / SELECTION).is_file():
-            return None
-        if not same(manifest["identity"], identity):
+        if not self.is_for(identity, same) or not (self.path / SELECTION).is_file():
             return None
         try:
             return open_selection(self.path)
@@ -246,8 +248,7 @@ class RunFolder:
 
     def spent(self, identity: dict[str, Any]) -> dict[str, float]:
         """Return the seconds of each stage in processes that did not finish this work, as the status has them."""
-        manifest = self.read_manifest()
-        if manifest is None or not is_same_search(manifest["identity"], identity):
+        if not self.is_for(identity, is_same_search):
             return {}
         status = self.status()
         return {} if status.get("state") == "finished" else status.get("spent", {})  # older versions wrote none

@@ -164,13 +164,11 @@ def _run_in_folder(
         opened, context=replace(opened.context, start=start, compare=compare, keeps_trees=in_series, last_runs=last)
     )  # fmt: skip
     with folder.hold(reporter) as lock:
-        saved = folder.finished(identity)
-        if saved is not None and is_complete(job, folder, saved):
+        saved = folder.finished(identity, is_same_search)
+        if saved is not None and folder.is_for(identity) and is_complete(job, folder, saved):
             folder.settle(reporter)
             log.info("%s holds the result of this job already: nothing to do", job.out)
             return saved
-        if saved is None:
-            saved = folder.finished(identity, is_same_search)  # it needs other proofs
         opened = replace(opened, spent=folder.spent(identity))
         folder.claim(job, identity)  # a run that is refused leaves the status as it is
         log.info("job: %s, k = %s, store %s (%d x %d)", job.method, job.k, job.store, dataset.m, dataset.n)

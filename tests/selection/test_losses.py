@@ -450,6 +450,19 @@ def test_alternatives_are_all_near_best_subsets_with_verdicts(loss: str, lam: fl
     assert ("scaled coefficients are at most" in str(found)) == (lam == 0.0)
 
 
+def test_each_column_has_a_price_after_a_proof_by_a_loss() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 6))
+    y = (X[:, 3] - 2.0 * X[:, 5] + rng.logistic(size=200) > 0.0).astype(float)
+    plain = np.ones(200), np.zeros(200)
+    found = dsel.alternatives(dsel.select(X, y, k=2, loss="logistic", lam=1.0), X, y)
+    assert found.complete
+    for price in found.columns:
+        pairs = [S for S in combinations(range(6), 2) if price.index in S]
+        best = min(least(X, y, S, "logistic", 1.0, *plain) for S in pairs)
+        assert price.error_with == pytest.approx(best, rel=1e-6)
+
+
 def test_a_list_has_as_many_columns_as_may_be_chosen() -> None:
     X, y = drawn("logistic")
     X[:, 3:] = 1.0

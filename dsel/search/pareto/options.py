@@ -93,6 +93,9 @@ class ParetoOptions(Options):
     exchange_every : int, optional
         Iterations between two exchange searches from a perturbed subset of the archive; 0 for never. By default
         40 n k^2 / (k^2 + 500), at least 1000 or T / 64, where the whole Gram matrix is in memory, and 0 elsewhere.
+        A search for groups, such as the categories of a frame, starts from ten exchange searches instead, which end
+        after a fifth of `seconds`; 0 and any other `warm_start` than "forward" leave them out. Any other number makes
+        separate columns of the categories of a frame.
     swaps : float
         The share of mutations that replace one column by another in place of flips, with a custom criterion or
         isolation function; 0 in the papers. With 0.5, fewer evaluations find good subsets.
@@ -254,6 +257,10 @@ class ParetoOptions(Options):
             notes += ("the search made no exchange searches, which need the whole Gram matrix in memory",)
         return notes
 
+    def starts_from_exchanges(self) -> bool:
+        """Return whether a search for groups starts from exchange searches, too, as it does by default."""
+        return self.exchange_every is None and self.warm_start == "forward"
+
     def requirements(self, problem: ProblemSummary) -> Requirements:
         """Return what an archive over this problem needs.
 
@@ -351,6 +358,7 @@ class PossOptions(ParetoOptions):
     task_iterations : int, optional
         Iterations of a slice, by default 0.2 s of work on the reference core, and less in a short search. It is 1 with
         a custom criterion or isolation function, and with groups. A task then has the subsets of several iterations.
+        Any other number makes separate columns of the categories of a frame.
     """
 
     renamed: ClassVar[dict[str, str]] = {

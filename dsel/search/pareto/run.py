@@ -33,6 +33,8 @@ log = logging.getLogger("dsel")
 
 #: A slice may take this share of the time limit of a search before it comes back.
 _CUT_SHARE = 0.05
+#: Exchange searches that groups of columns start from may take this share of the time limit.
+_EXCHANGE_SHARE = 0.2
 
 
 def run(task: SearchTask) -> SearchOutcome:
@@ -176,6 +178,10 @@ def _values_of_groups(task: SearchTask, limited: bool) -> dict[Subset, float]:
     columns = [tuple(sorted(members)) for members in task.start]
     if options.warm_start != "none":
         columns += [point.members for point in _points(items, task.k, options, task.seed, limited)]
+        if options.starts_from_exchanges():
+            share = None if options.seconds is None else _EXCHANGE_SHARE * options.seconds
+            found = exchange(items, task.k, seed=task.seed, restarts=options.restarts, deadline=Deadline(share))
+            columns += [point.members for point in found.front]
     subsets = {tuple(items.within(members)): members for members in columns if members}
     whole = (S for S, members in subsets.items() if items.members(S) == members and len(S) < 2 * task.k)
     return {S: items.value(S) for S in whole}

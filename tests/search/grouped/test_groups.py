@@ -140,6 +140,15 @@ def test_a_pareto_search_is_never_below_its_start(method: str, start: str) -> No
             assert best(X, Y, groups, k) * (1 - 1e-8) <= found.error <= greedy.error * (1 + 1e-12)
 
 
+def test_a_pareto_search_for_groups_starts_from_exchange_searches_too() -> None:
+    rng = np.random.default_rng(28)
+    X = rng.normal(size=(150, 22)) + rng.normal(size=(150, 1))
+    Y, groups = X[:, ::3].sum(axis=1) + 3.0 * rng.normal(size=150), [[2 * j, 2 * j + 1] for j in range(11)]
+    without, found = (dsel.select(X, Y, k=4, groups=groups, iterations=1, exchange_every=every) for every in (0, None))
+    assert found.error == pytest.approx(best(X, Y[:, None], groups, 4), rel=1e-8)
+    assert found.error < without.error
+
+
 def test_without_a_start_the_search_is_the_published_one() -> None:
     X, Y, groups = problem()
     found = dsel.select(X, Y, k=2, groups=groups, iterations=1, warm_start="none")

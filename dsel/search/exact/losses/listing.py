@@ -78,11 +78,11 @@ class LossListing:
             taken, gone = S.copy(), S[loose[i]]
             taken[loose[i]] = others[j]
             found = refit(self.problem, taken, fit.point)
+            self.take(found, taken)  # what improves it may lose the new column
             if lacked[self.items[gone]]:
                 free = self.free.copy()
                 free[gone] = False
-                found, taken = improved(self.problem, taken, self.k, self.fixed, free, over)
-            self.take(found, taken)
+                self.take(*improved(self.problem, taken, self.k, self.fixed, free, over))
 
     def answer(self, opened: OpenBounds | None, lower: float, proven: bool) -> NearBestAnswer:
         """Return what is known, with prices less what rounding may be worth. Arguments: those of `summarize`."""
