@@ -416,6 +416,16 @@ def _above_least(changes: dict[str, Any]) -> str:
     return f"The least possible error is at most {percent(share)} below that of the previous columns"
 
 
+def _explained(found: dict[str, Any]) -> str:
+    """Return how much more or less of Y the new columns explain."""
+    gain, low, high = found["gain"], found["low"], found["high"]
+    if gain < 0.0:
+        return f"The new columns explain {-gain:.4%} less of Y (95 %: {-high:.4%} to {-low:.4%})"
+    verdict = "more" if found["beyond_splitting"] else "no more"
+    interval = f"(95 %: {low:.4%} to {high:.4%})"
+    return f"The new columns explain {gain:.4%} more of Y {interval}, {verdict} than splitting the rows explains"
+
+
 def describe_changes(changes: dict[str, Any]) -> Iterator[str]:
     """Yield lines about what changed, for people."""
     new = "" if changes["new_rows"] is None else f", {changes['new_rows']:,} new rows"
@@ -441,11 +451,7 @@ def describe_changes(changes: dict[str, Any]) -> Iterator[str]:
         yield f"On the new rows alone, the previous coefficients explain {rows['r2']:.4%}"
     found = changes["comparison"]
     if found is not None:
-        verdict = "more" if found["beyond_splitting"] else "no more"
-        yield (
-            f"The new columns explain {found['gain']:.4%} more of Y (95 %: {found['low']:.4%} to {found['high']:.4%}), "
-            f"{verdict} than splitting the rows explains"
-        )
+        yield _explained(found)
     drift = changes["drift"] or {}
     moved = [column for column in drift.get("columns", ()) if abs(column["shift"]) >= LARGE_SHIFT]
     if moved:

@@ -354,6 +354,25 @@ def test_the_result_says_what_changed_and_whether_it_is_better(job: Job, capsys:
     assert (event["changed"], event["entered"]) == (True, ["c9"])
 
 
+@pytest.mark.parametrize("loss", [None, "poisson"])
+def test_a_bound_on_fewer_columns_is_not_compared_with_more_previous_columns(job: Job, loss: str | None) -> None:
+    frames = [night(0, 100), night(1)]
+    for frame in frames:
+        frame["y"] = np.exp(frame["y"] / 5.0) if loss else frame["y"]
+    dsel.ingest(frames[0], job.store, target="y", chunk_rows=40, overwrite=True)
+    job.keys = {"loss": loss} if loss else {}
+    job.run()
+    dsel.append(frames[1], job.store)
+    found = job.run(k=2, certify={"time": "1h"})
+    assert found.changes is not None
+    assert found.changes["previous_error"] < found.changes["bound"]
+    assert found.changes["distance"] is None
+    said = " ".join(describe_changes(found.changes))
+    assert "east possible error" not in said
+    if not loss:
+        assert re.search(r"The new columns explain \d+\.\d+% less of Y", said)
+
+
 def test_the_error_on_the_new_rows_is_that_of_the_previous_coefficients(job: Job) -> None:
     before = job.run()
     new = night(1)

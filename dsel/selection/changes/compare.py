@@ -287,7 +287,8 @@ def compare_runs(
     rows_before = old.shape[0]
     appended = dataset.m > rows_before and dataset.row_part is None and not dataset.window
     changes: dict[str, Any] = {
-        "run": previous.name, "rows_before": rows_before, "rows": dataset.m,
+        "run": previous.name, "size_before": len(old.groups or old.names), "rows_before": rows_before,
+        "rows": dataset.m,
         "new_rows": dataset.m - rows_before if appended else None,
         **_labels_that_changed(old.names, selection.names),
         "previous_error": None, "previous_r2": None, "error": fit.error, "on_new_rows": None, "comparison": None,
@@ -349,7 +350,8 @@ def with_bound(selection: Selection) -> Selection:
     if not rows:
         return selection
     bound, status, before = float(rows[0]["bound"]), rows[0]["status"], selection.changes["previous_error"]
-    distance = None if before is None or status == "no-useful-bound" else max(before - bound, 0.0)
+    larger = selection.changes.get("size_before", 0) > selection.k  # the bound is about at most k columns
+    distance = None if before is None or larger or status == "no-useful-bound" else max(before - bound, 0.0)
     found: dict[str, Any] = {"bound": bound, "status": status, "distance": distance, "scope": scope(rows[0])}
     if (words := claim(rows[0])) is not None:
         proved = f"{words[0].upper()}{words[1:]}: {effort(rows[0])}"
