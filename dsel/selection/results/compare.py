@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -20,6 +21,21 @@ _OF_THE_MACHINE = {f"options.{name}" for name in (
 
 #: Options that say how a search is divided.
 _OF_SLICES = ("max_in_flight", "task_iterations")
+
+#: What sets the unit and the rows of an error, in words. None stands for what is not known.
+_OF_THE_ERROR: dict[str, Callable[[Selection], Any]] = {
+    "number of rows": lambda s: s.shape[0],
+    "targets": lambda s: (s.targets, s.unsupervised),
+    "columns that are approximated": lambda s: s.approximated or None,
+    "rows": lambda s: (s.request.rows,),
+    "preprocess": lambda s: s.preprocess,
+    "lam": lambda s: s.lam,
+    "loss or its parameters": lambda s: (s.request.loss, _parameters(s)),
+    "offset": lambda s: (s.request.offset,),
+    "sample_weight": lambda s: (s.weights,),
+    "class_weight": lambda s: (s.request.class_weight,),
+    "sum of the weights": lambda s: None if s.weight_sum is None else f"{s.weight_sum:.9g}",
+}
 
 
 @dataclass(frozen=True)
@@ -53,6 +69,9 @@ class Comparison:
     verdicts: dict[str, tuple[str, str]]
     notes: tuple[str, ...] = ()
     machine: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.render()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the comparison, ready for JSON."""
@@ -169,9 +188,12 @@ def _notes(a: Selection, b: Selection, names: tuple[str, str]) -> list[str]:
     if a.shape != b.shape or a.targets != b.targets:
         notes.append(f"the data differ: {_data(a)}; {_data(b)}")
     elif a.fingerprint is not None and b.fingerprint is not None and a.fingerprint != b.fingerprint:
-        notes.append("the data have the same shape but other values")
-    if a.preprocess != b.preprocess or a.lam != b.lam:
-        notes.append("the errors cannot be compared: they are on data preprocessed in another way, or with another lam")
+        notes.append(
+            "the data have the same shape but other values: compare the errors only if the targets are the same"
+        )
+    pairs = {name: (of(a), of(b)) for name, of in _OF_THE_ERROR.items()}
+    if differ := [name for name, pair in pairs.items() if None not in pair and pair[0] != pair[1]]:
+        notes.append(f"the errors cannot be compared: the selections differ in {', '.join(differ)}")
     slices = [{name: one.options.get(name) for name in _OF_SLICES} for one in (a, b)]
     if any(None not in pair and pair[0] != pair[1] for pair in zip(*(one.values() for one in slices), strict=True)):
         notes.append(
@@ -181,6 +203,12 @@ def _notes(a: Selection, b: Selection, names: tuple[str, str]) -> list[str]:
     if subsets := other_subsets(a.alternatives, b.alternatives):
         notes.append(f"the verdicts are about other subsets: {subsets}")
     return notes
+
+
+def _parameters(selection: Selection) -> dict[str, str]:
+    """Return the parameters of the loss as text, without the weights of classes."""
+    rest = selection.loss_parameters.items()
+    return {name: _text(value) for name, value in rest if name not in ("class_weight", "factors")}
 
 
 def _data(selection: Selection) -> str:
