@@ -10,6 +10,8 @@ from difflib import get_close_matches
 FIRST_ROW = "the first row of data is row 0"
 #: The exponential of a larger number, or of its negative, may be out of float64's range.
 _LARGEST_EXPONENT = 700.0
+#: Digits after the point of a percentage, at most.
+_MOST_DIGITS = 10
 #: With a smaller exponent, four digits of the exponential are those of 1.
 _LEAST_EXPONENT = 5e-4
 
@@ -64,11 +66,34 @@ def percent_below(share: float) -> str:
 
     Examples
     --------
-    >>> percent_below(0.0010516), percent_below(0.01)
-    ('0.10%', '0.99%')
+    >>> percent_below(0.0010516), percent_below(0.01), percent_below(1.07e-5)
+    ('0.10%', '0.99%', '0.001%')
     """
-    down = (math.ceil(share * 1e4) - 1) / 1e4
-    return percent(down) if down > 0.0 else percent(0.99 * share)
+    digits = 2 if share > 1e-4 else 1 - math.floor(math.log10(100.0 * share))
+    unit = 10.0 ** (digits + 2)
+    return percent((math.ceil(share * unit) - 1) / unit)
+
+
+def percent_between(share: float, least: float, beyond: float) -> str:
+    """Return a share in percent with as few digits as it takes: exact, or from `least` to less than `beyond`.
+
+    least, beyond: at most the share, and at least the share.
+
+    Examples
+    --------
+    >>> percent_between(0.05, 0.04, 0.05), percent_between(0.0388117, 0.0388117, 0.0388226)
+    ('5.00%', '3.882%')
+    """
+    for digits in range(2, _MOST_DIGITS):
+        unit = 10.0 ** (digits + 2)
+        up = math.ceil(share * unit - 1e-9)
+        if up - share * unit <= 1e-9:
+            return f"{up / unit:.{digits}%}"
+        if share * unit >= 5.0:
+            found = [value for value in (up, up - 1) if least <= value / unit < beyond]
+            if found:
+                return f"{found[0] / unit:.{digits}%}"
+    return f"{share:.{_MOST_DIGITS}%}"
 
 
 def round_up(number: float) -> float:

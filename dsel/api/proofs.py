@@ -158,7 +158,7 @@ def alternatives(
     DataError
         The data are not those of the selection.
     CapacityError
-        The Gram matrix does not fit in memory, or the proof failed or had too little time to begin.
+        The Gram matrix does not fit in memory, or the proof of the chosen size failed or had too little time to begin.
 
     Notes
     -----

@@ -68,6 +68,8 @@ def prove_sizes(
     sizes = _SizeProofs(run, selection, budget, folder, k)
     if not sizes.carry() and not sizes.prove_together():
         sizes.prove_each(runner)
+    if base + k not in sizes.proved.alternatives:
+        sizes.proved.alternatives.clear()  # a list of fewer columns is not that of the selection
     return sizes.proved
 
 

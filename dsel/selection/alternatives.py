@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsel._lib.text import counted, percent, percent_below, printable, shorten
+from dsel._lib.text import counted, percent, percent_below, percent_between, printable, shorten
 from dsel.search.exact.alternatives import Verdict
 from dsel.search.exact.near_best import EQUAL
 from dsel.selection.record_values import FrontRow
@@ -300,7 +300,10 @@ class Alternatives:
         counts = {name: len(self.labels(name)) for name in VERDICTS}
         columns = f"{counted(self.size, self.noun)}{'' if self.noun == 'column' else ' of columns'}"
         listed = f"{len(self.subsets)} subset{'' if len(self.subsets) == 1 else 's'} of {columns}"
-        near = f"{listed} within {percent(self.within)} of the best"
+        explained = self.total - self.best_error
+        last = (self.subsets[-1].error - self.best_error) / explained if self.subsets and explained > 0.0 else 0.0
+        share = percent_between(self.within, last, self.complete_within if self.complete else np.inf)
+        near = f"{listed} within {share} of the best"
         if self.by:
             sizes = sorted({row.size for row in self.subsets})
             near = f"{len(self.subsets)} best subsets by {self.by}, of {sizes[0]} to {sizes[-1]} columns"
@@ -310,7 +313,9 @@ class Alternatives:
         elif self.by:
             near += ", not proved"
         elif self.more:
-            near += f", and more; the list is complete within {percent_below(self.complete_within)}"
+            near += ", and more"
+            if self.complete_within:
+                near += f"; the list is complete within {percent_below(self.complete_within)}"
         elif self.complete_within:
             near += f"; proved complete within {percent_below(self.complete_within)} only"
         else:

@@ -129,7 +129,7 @@ def certify_loss(
                 listed[size] = proof.near_best
             if proof.ended == "interrupted":
                 break
-    if listed:
+    if selection.k in listed:
         *smaller, last = (prover.in_data(answer, found[size], total) for size, answer in listed.items())
         near = listed_over_copies(replace(last, smaller=tuple(smaller)), selection.counts, prover.errors_of)
         selection = replace(selection, alternatives=near)

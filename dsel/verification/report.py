@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from dsel._lib.text import counted_items, noun, percent, printable, shorten
+from dsel._lib.text import counted_items, noun, percent_between, printable, shorten
 
 #: Columns that a log leaves out, with the columns that they nearly copy, and how far they are from multiples of these;
 #: infinity if they may have another f.
@@ -68,7 +68,8 @@ class ListCheck:
             return f"{count} listed; no other one has an error below {self.complete_below:.12g}"
         names = ("necessary", "replaceable", "useless", *(["undecided"] if "undecided" in self.verdicts else []))
         verdicts = ", ".join(f"{self.verdicts.count(name)} {name}" for name in names)
-        return f"{count} within {percent(self.within)} of the best, no others; columns: {verdicts}"
+        share = percent_between(self.within, self.within, self.within)
+        return f"{count} within {share} of the best, no others; columns: {verdicts}"
 
 
 @dataclass(frozen=True)

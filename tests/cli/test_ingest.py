@@ -57,6 +57,15 @@ def test_the_report_as_json(table: Path, tmp_path: Path) -> None:
     assert report["categories"] == {"kind": 2}
 
 
+def test_append_to_a_store_with_a_category(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,town,y\n1,A,1\n2,B,2\n3,A,4\n")
+    (tmp_path / "b.csv").write_text("a,town,y\n4,B,3\n")
+    call("ingest", tmp_path / "a.csv", tmp_path / "s.zarr", "--target", "y", "--categorical", "town")
+    code, out, _ = call("append", tmp_path / "b.csv", tmp_path / "s.zarr", "--json")
+    assert code == 0
+    assert json.loads(out)["categories"] == {"town": 2}
+
+
 def test_missing_targets_are_named_before_a_run(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a,b,y\n1,3,1\n2,1,\n3,4,3\n4,1,5\n5,5,4\n6,9,\n")

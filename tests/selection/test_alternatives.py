@@ -18,6 +18,7 @@ from dsel.data.as_dataset import as_dataset
 from dsel.errors import CapacityError, DataError, DselError, OptionError
 from dsel.jobs import certify
 from dsel.objective.objective_interface import MOST_DENSE
+from dsel.search.anytime import OutOfTime
 from dsel.search.exact.proof import Proof
 from dsel.selection.render import render, render_alternatives
 from dsel.selection.results.compare import compare_selections
@@ -180,6 +181,23 @@ def test_a_number_of_best_subsets_may_be_asked_for() -> None:
     assert (found.complete, found.more) == (True, False)
 
 
+@pytest.mark.parametrize("rule", [{"nbest": count} for count in range(1, 80, 7)] + [{"within": 0.0123456}])
+def test_the_share_in_the_text_separates_the_list_from_all_others(rule: dict[str, Any]) -> None:
+    found = dsel.alternatives(dsel.select(X, Y, k=K), X, Y, **rule)
+    text = str(found).split("%")[0].split("within ")[1]
+    best, *_ = values = np.array(list(every_subset().values()))
+    assert np.sum((values - best) / (40.0 - best) <= float(text) / 100.0 + 1e-15) == len(found.subsets)
+    assert len(text) < 7
+
+
+def test_a_list_has_others_if_the_next_subset_is_as_good() -> None:
+    a, b, _ = np.linalg.qr(RNG.normal(size=(40, 3)) - np.eye(40, 3).mean(axis=0))[0].T
+    even = np.column_stack([a + b, a - b])
+    found = dsel.alternatives(dsel.select(even, a, k=1, preprocess="none"), even, a, nbest=1)
+    assert (found.complete, found.more) == (False, True)
+    assert "1 subset of 1 column within 0.00% of the best, and more;" in repr(found)
+
+
 def test_verdicts_count_subsets_beyond_the_limit() -> None:
     selection = dsel.select(X, Y, k=K)
     part = dsel.alternatives(selection, X, Y, within=0.2, limit=2)
@@ -299,6 +317,20 @@ def test_a_proof_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Proof, "run", fail)
     with pytest.raises(CapacityError, match=r"subsets for 3 columns failed .*not positive definite"):
         dsel.alternatives(kept, X, Y)
+
+
+def test_a_list_of_fewer_columns_is_not_that_of_the_selection(monkeypatch: pytest.MonkeyPatch) -> None:
+    selection = dsel.select(X, Y, k=K, method="forward")
+    begin = Proof.begin
+
+    def late(objective: Any, k: int, *args: Any, **options: Any) -> Proof:
+        if k == K:
+            raise OutOfTime("too late")
+        return begin(objective, k, *args, **options)
+
+    monkeypatch.setattr(Proof, "begin", late)
+    with pytest.raises(CapacityError, match=r"for 3 columns has too little time"):
+        dsel.alternatives(selection, X, Y, sizes="all")
 
 
 def test_too_many_columns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -227,6 +227,7 @@ def test_labels_that_are_whole_numbers_are_compared_as_such() -> None:
     frame = pd.DataFrame(X[:, :10])
     first, second = (dsel.select(frame, 8, k=2, method="forward", include=[j]) for j in (5, 6))
     found = compare_selections(first, second)
+    assert str(found) == found.render()
     assert {*found.in_common, *found.only_first} == set(first.labels)
     assert set(found.only_second) == set(second.labels) - set(first.labels)
 

@@ -272,7 +272,7 @@ def _categories(there: Store | SparseStore) -> dict[str, int]:
     if isinstance(there, SparseStore) or there.sources is None:
         return {}
     named = zip(there.features, there.sources.tolist(), strict=True)
-    return Counter(source for label, source in named if label != source)
+    return dict(Counter(source for label, source in named if label != source))  # asdict cannot copy a Counter
 
 
 def _growing_store(path: AnyPath) -> Store | SparseStore:

@@ -93,8 +93,9 @@ def summarize(near: NearBest, opened: OpenBounds | None, lower: float, proven: b
     within = rule.within
     if within is None:
         within = (threshold - best) / (total - best) if total > best else 0.0
+    more = near.more and (rule.within is not None or beyond <= threshold + slack)  # the next one may be as good
     return NearBestAnswer(
-        near.k, within, threshold, subsets, near.more and rule.within is not None, complete_below, verdicts,
+        near.k, within, threshold, subsets, more, complete_below, verdicts,
         near.witness_with, near.witness_without, bound(near.witness_with, opened.having),
         bound(near.witness_without, opened.lacking), near.with_subset, near.without_subset,
     )  # fmt: skip

@@ -131,8 +131,18 @@ def draw_reliance(selection: SelectionRecord, ax: Any = None) -> Any:
 
 
 def relied_on(selection: SelectionRecord) -> list[Price]:
-    """Return the columns of near-best subsets, those with the largest loss first."""
-    prices = [price for price in found_in(selection).columns if price.reliance is not None]
+    """Return the columns of near-best subsets, those with the largest loss first.
+
+    Raises
+    ------
+    MissingInputError
+        If the losses are not known, as in a list by an information criterion.
+    """
+    found = found_in(selection)
+    prices = [price for price in found.columns if price.reliance is not None]
+    if not prices:
+        lists = f"The list by {found.by}" if found.by else "The list of near-best subsets"
+        raise MissingInputError(f"{lists} has no losses.", "List subsets of one size: dsel.alternatives without by.")
     prices.sort(key=lambda price: -price.reliance[1] if price.reliance else 0.0)
     return prices[:MOST_COLUMNS]
 

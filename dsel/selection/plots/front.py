@@ -132,7 +132,8 @@ def describe(selection: SelectionRecord) -> str:
     name = {"r2": "R²", "error": "The error", "criterion": "The criterion"}[quantity]
     if selection.by_loss:
         name = {"r2": "D²"}.get(quantity, "The deviance with the penalty")
-    rows = [row for row in shown_rows(selection.front, quantity) if row.size <= selection.k]
+    shown = shown_rows(selection.front, quantity)
+    rows = [row for row in shown if row.size <= selection.k] or shown  # the choice may be no column
     ends = getattr(rows[0], quantity), getattr(rows[-1], quantity)
     smallest = f"{ends[0]:.4g} with {rows[0].size} and " if len(rows) > 1 else ""
     text = f"{name} is {smallest}{ends[1]:.4g} with {counted(rows[-1].size, grouped)}."

@@ -44,7 +44,8 @@ def shown_rows(selection: SelectionRecord) -> list[FrontRow]:
     rows = _rows(selection)
     if len(rows) < 2:
         raise MissingInputError(
-            f"The method {selection.method} kept one subset only.", "Use a method that keeps a front, such as poss."
+            f"There are no two subsets of at most {style.counted(selection.k, bool(selection.groups))} to compare.",
+            "Choose more columns, by a method that keeps a front, such as poss.",
         )
     return rows
 

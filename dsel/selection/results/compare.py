@@ -70,6 +70,9 @@ class Comparison:
     notes: tuple[str, ...] = ()
     machine: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        return self.render()
+
     def as_dict(self) -> dict[str, Any]:
         """Return the comparison, ready for JSON."""
         return asdict(self)

@@ -52,6 +52,12 @@ def with_alternatives() -> dsel.Selection:
 
 
 @cache
+def listed_by_bic() -> dsel.Selection:
+    """Return a selection with the subsets of any size of least BIC."""
+    return plain().with_alternatives(dsel.alternatives(plain(), X, Y, by="bic", nbest=5))
+
+
+@cache
 def several_targets() -> dsel.Selection:
     """Return a selection for three targets, by forward selection."""
     targets = np.column_stack([X[:, :3] @ [1.0, 2.0, 3.0], X[:, 5], X[:, 7] - X[:, 0]])
@@ -103,9 +109,16 @@ def nothing() -> dsel.Selection:
     return dsel.select(X, Y, k=2, iterations=300, criterion=lambda S: float("inf"))
 
 
+@cache
+def automatic_nothing() -> dsel.Selection:
+    """Return a selection in which k="auto" chose no column."""
+    return dsel.select(X, np.random.default_rng(4).normal(size=len(X)), k="auto", choose_k="bic")
+
+
 ALL = {
     "plain": plain, "certified": certified, "half certified": half_certified,
-    "with alternatives": with_alternatives, "several targets": several_targets,
+    "with alternatives": with_alternatives, "listed by BIC": listed_by_bic, "automatic nothing": automatic_nothing,
+    "several targets": several_targets,
     "of itself": of_itself, "by criterion": by_criterion, "with path": with_path, "automatic": automatic,
     "grouped": grouped, "hostile": hostile, "nothing": nothing,
 }  # fmt: skip

@@ -59,6 +59,15 @@ def test_every_kind_of_selection_is_drawn_or_says_what_is_missing(kind: str, pic
         ax.figure.canvas.draw()
 
 
+def test_pictures_of_no_column_say_so() -> None:
+    selection = selections.automatic_nothing()
+    assert selection.indices == ()
+    assert selection.plot.front().has_data()
+    with pytest.raises(MissingInputError, match="no two subsets of at most 0 columns"):
+        selection.plot.subsets()
+    assert "Chosen: none\n" in str(selection)
+
+
 def test_the_front_shows_the_best_subsets_forward_selection_and_the_choice() -> None:
     selection = replace(selections.plain(), forward=tuple(
         replace(row, error=1.5 * row.error, r2=0.9 * row.r2) for row in selections.plain().forward
@@ -230,5 +239,7 @@ def test_near_best_subsets_are_drawn_with_their_columns_and_prices() -> None:
 
 
 def test_pictures_of_alternatives_say_what_they_need() -> None:
+    with pytest.raises(MissingInputError, match="list by bic has no losses"):
+        selections.listed_by_bic().plot.reliance()
     with pytest.raises(MissingInputError, match="has no alternatives"):
         selections.plain().plot.prices()
