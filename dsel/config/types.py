@@ -214,8 +214,8 @@ def _sentence(problem: Any, model: type[BaseModel], remark: str) -> str:
 
 
 def _short(value: Any, limit: int = 200) -> str:
-    """Return how a value is written, without the middle of a long one, such as an array."""
-    text = repr(value)
+    """Return how a value is written, in one line, without the middle of a long one, such as an array."""
+    text = " ".join(repr(value).split())
     return text if len(text) <= limit else f"{text[: limit // 2]} ... {text[-limit // 4 :]}"
 
 

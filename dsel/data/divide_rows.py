@@ -51,6 +51,7 @@ def partition_rows(
     if m < max(parts, 4) or (held_out is not None and not 2 <= round(held_out * m) <= m - 2):
         wanted = f"{folds} {argument}" if held_out is None else f"held_out {held_out:g}"
         remedy = "Take fewer folds, or leave-one-out." if argument == "folds" else f"Take fewer {argument}."
+        remedy = remedy if held_out is None else f"Hold out at least 2 rows, and at most {m - 2}."
         raise OptionError(f"{m} rows are too few for {wanted}.", remedy if m >= 4 else "Give at least 4 rows.")
     if gap:
         whole = RowPartition(m, parts, "forward" if split == "forward" else "blocks")

@@ -86,8 +86,10 @@ class Deadline:
 
     def require(self, seconds: float = 0.0) -> None:
         """Raise OutOfTime if a step of this many seconds would end after the deadline."""
-        if self.passed or seconds > self.remaining:
-            raise OutOfTime(f"the next step takes about {seconds:.0f} s, {self.remaining:.0f} s are left")
+        if self.passed:
+            raise OutOfTime("no time is left")
+        if seconds > self.remaining:
+            raise OutOfTime(f"the next step takes about {seconds:.2g} s, {self.remaining:.2g} s are left")
 
     @contextmanager
     def paused(self) -> Iterator[None]:

@@ -666,6 +666,8 @@ def test_a_job_saves_the_curve(tmp_path: Path) -> None:
         ({"choose_k": {"split": "KFold(3)"}}, "Give the splitter"),
         ({"choose_k": {"split": "sideways"}}, "a splitter of scikit-learn, or a name"),
         ({"choose_k": {"split": "blocks", "row_groups": np.arange(120)}}, "exclude each other"),
+        ({"choose_k": {"held_out": 0.001}}, r"for held_out 0\.001\. Hold out at least 2 rows, and at most 118\."),
+        ({"choose_k": {"split": "forward", "row_groups": pd.Series(np.arange(120))}}, r"\A[^\n]*exclude[^\n]*\Z"),
         ({"choose_k": {"held_out": 1.5}}, "share of the rows"),
         ({"choose_k": {"folds": 121}}, "too few"),
         ({"choose_k": {"row_groups": np.zeros(120)}}, "1 groups, too few for 5 folds"),

@@ -314,6 +314,7 @@ def test_its_short_form_is_one_line_and_its_table_in_a_notebook_has_the_frequenc
     found = dsel.stability(dict_frame(X), Y, k=3, samples=10, parts=10)
     assert repr(found).startswith("<Stability: 10 candidates, k = 3, ")
     assert "\n" not in repr(found)
+    assert all("chosen on 75% or more" in text for text in (repr(found), str(found)))
     table = found._repr_html_()
     assert table.count("<tr>") == 1 + len(found.ranked())
     assert "<b>4</b>" not in table

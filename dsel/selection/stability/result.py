@@ -69,6 +69,8 @@ FORMAT = 1
 FILE = "stability.json"
 #: Columns in the short form, and rows of the table in a notebook.
 _SHOWN, _NOTEBOOK_ROWS = 8, 20
+#: The share of the subsamples in the text and the short form.
+_STABLE = 0.75
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -375,9 +377,9 @@ class Stability:
         return self.render()
 
     def __repr__(self) -> str:
-        stable = shorten((printable(name) for name in self.stable()), _SHOWN) or "none"
+        stable = shorten((printable(name) for name in self.stable(_STABLE)), _SHOWN) or "none"
         about = f"{self.candidates:,} candidates, k = {self.k}, {self.description}"
-        return f"<Stability: {about}; chosen on 60% or more: {stable}>"
+        return f"<Stability: {about}; chosen on {_STABLE:.0%} or more: {stable}>"
 
     def _repr_html_(self) -> str:
         head, *rest = self.render().splitlines()
@@ -391,7 +393,7 @@ class Stability:
         table = f"<table><thead><tr><th>Column</th><th>Chosen on</th></tr></thead><tbody>{rows}</tbody></table>"
         return f"<div><p>{escape(head)}</p>{table}{notes}</div>"
 
-    def render(self, most: int = 20, threshold: float = 0.75) -> str:
+    def render(self, most: int = 20, threshold: float = _STABLE) -> str:
         """Return the most frequent columns as text.
 
         Parameters

@@ -64,6 +64,10 @@ def test_a_pause_does_not_count_in_a_deadline_nor_in_that_which_it_is_a_share_of
     whole.require(7.0)
     with pytest.raises(OutOfTime, match="about 8 s, 7 s are left"):
         whole.require(8.0)
+    with pytest.raises(OutOfTime, match="no time is left"):
+        part.require()
+    with pytest.raises(OutOfTime, match=r"about 0\.03 s, 0\.02 s are left"):
+        Deadline(0.02, clock).require(0.03)
 
 
 def subsets_left_open(log, problem, k):
