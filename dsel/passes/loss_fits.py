@@ -329,8 +329,9 @@ def _block_fits(
     fits: the places of the columns, the trial point, and the share of the working curvature, see `_Newton`. of_rows:
     the sums in place of these.
     """
-    sums: _Sums = [(0.0, np.zeros(b.size), np.zeros((b.size, b.size))) for _, b, _ in fits]
-    sums, of_rows = ([(0.0, 0.0, 0.0)] * len(fits), of_rows) if of_rows else (sums, _sums_of_rows)
+    sums: _Sums = [(0.0, 0.0, 0.0)] * len(fits)
+    if of_rows is None:
+        of_rows, sums = _sums_of_rows, [(0.0, np.zeros(b.size), np.zeros((b.size, b.size))) for _, b, _ in fits]
     most = max(min(ROWS, _CURVATURE_BYTES // (8 * loss.outputs**2)), 64)
     size = most if loss.by_rows else max(x.shape[0], 1)
     for start in range(0, x.shape[0], size):

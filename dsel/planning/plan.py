@@ -421,8 +421,7 @@ def _worker_shortage(worker_bytes: int, available: Resources) -> tuple[str, str]
     limit = format_bytes(available.worker_memory)
     return (
         f"A worker needs {format_bytes(worker_bytes)} for its rounds or proofs and is limited to {limit}.",
-        f"Give each worker at least {format_bytes(worker_bytes, up=True)}, or use smaller row blocks "
-        "(dsel ingest --memory).",
+        f"Give each worker {format_bytes(worker_bytes, up=True)}, or use smaller row blocks (dsel ingest --memory).",
     )
 
 

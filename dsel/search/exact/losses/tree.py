@@ -492,10 +492,7 @@ class LossTree:
         """Return all leaves as arrays; empty before the root is relaxed."""
         if self._open < np.inf or not self.keeps:
             return {}
-        leaves = [
-            *self._leaves,
-            *(Leaf(node.path, node.bound, node.relaxed.point.of(self._columns)) for _, _, node in self._heap),
-        ]
-        leaves = [replace(leaf, bound=min(leaf.bound, self._cut)) for leaf in leaves]
+        opened = (Leaf(node.path, node.bound, node.relaxed.point.of(self._columns)) for _, _, node in self._heap)
+        leaves = [replace(leaf, bound=min(leaf.bound, self._cut)) for leaf in (*self._leaves, *opened)]
         found = KeptLeaves(leaves, self.members, self.digest, self.nodes, self.seconds, self._n)
         return found.as_arrays(most_bytes)

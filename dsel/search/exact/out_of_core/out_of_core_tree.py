@@ -290,7 +290,7 @@ class OutOfCoreTree(RelaxationTree[Node]):
         return [(node, bound) for _, _, node, bound in growing]
 
     def _has_room(self, nodes: int) -> bool:
-        """Return whether the limit of nodes allows to visit so many more."""
+        """Return whether the limit of nodes allows to visit this many more."""
         return self._visited + nodes <= self._most_nodes
 
     def _split(self, node: Node, bound: float) -> list[Node]:
