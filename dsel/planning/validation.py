@@ -382,7 +382,8 @@ def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options
     if request.groups is None:
         return None
     if not method.takes_groups:
-        able = ", ".join(methods_with("takes_groups"))
+        flags = ("takes_groups",) if request.loss == "squared" else ("takes_groups", "takes_loss")
+        able = ", ".join(methods_with(*flags, without="unsupervised_only" if dataset.n_targets else ""))
         raise OptionError(f"{method.name} cannot choose groups of columns: {method.no_groups}.", f"Use one of {able}.")
     _require_fit(method, options.conflict_with_groups())
     return column_groups(dataset, request.groups, request.categories == "groups")

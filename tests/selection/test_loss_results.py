@@ -202,6 +202,17 @@ def test_scores_of_classes_are_those_of_scikit_learn() -> None:
     assert found["d2"] == pytest.approx(1.0 - found["deviance"] / null, rel=1e-9)
 
 
+def test_d2_of_a_quantile_compares_with_the_best_constant() -> None:
+    s = dsel.select(X, NUMBERS, k=1, loss={"quantile": {"level": 0.8, "width": 0.05}})
+    for seed in (68, 193):
+        rng = np.random.default_rng(seed)
+        y, w = rng.standard_t(1.5, size=20), rng.uniform(0.2, 2.0, 20)
+        constants = (y[:, None] + np.linspace(-0.05, 0.05, 101)).ravel()
+        null = min(float(w @ s.loss.deviance(y, np.full(20, constant))) for constant in constants)
+        found = s.score(X[:20], y, sample_weight=w)
+        assert found["d2"] == pytest.approx(1.0 - found["deviance"] / null, abs=1e-6)
+
+
 def test_equal_scores_share_a_step_of_the_roc_curve() -> None:
     binary = (X[:, :3] > 0).astype(float)
     s = dsel.select(binary, CLASSES, k=1, loss="logistic")

@@ -31,6 +31,9 @@ from dsel.selection.record import SelectionRecord
 from dsel.selection.results.apply import offset_of_rows, opened, predict
 from dsel.storage.paths import AnyPath
 
+#: The best constant is looked for up to this size, in at most so many steps.
+_FARTHEST, _MOST_STEPS = 1e300, 2000
+
 
 @dataclass(frozen=True)
 class ScoredRows:
@@ -78,27 +81,31 @@ class ScoredRows:
         return np.asarray(self.eta > 0.0 if self.loss.contrasts is None else self.mean.argmax(axis=1), np.float64)
 
     def null_deviance(self) -> float:
-        """Return the deviance of the best constant in the linear predictors, by Newton's method with halved steps."""
+        """Return the deviance of the best constant in the linear predictors, where its slope is 0."""
         if self.loss.contrasts is not None:
             sums = np.bincount(self.y.astype(np.int64), self.w)
             return float(-2.0 * scipy.special.xlogy(sums, sums / sums.sum()).sum())
-        b, shift = 0.0, np.broadcast_to(np.asarray(self.offset, np.float64), self.y.shape)
-        value = self.loss.of_rows(self.y, self.w).value(b + shift)
+        rows, shift = self.loss.of_rows(self.y, self.w), np.broadcast_to(np.asarray(self.offset, float), self.y.shape)
         if not self.loss.has_intercept:
-            return value
+            return rows.value(shift)
         there = self.w > 0.0
         same = np.ptp(self.y[there]) == 0.0 and np.ptp(shift[there]) == 0.0
         if same or self.loss.endless_constant(self.y, self.w):
             return 0.0  # without rounding errors
-        for _ in range(200):
-            slope = float(self.w @ self.loss.slope(self.y, b + shift))
-            step = -slope / max(float(self.w @ self.loss.working_curvature(self.y, b + shift)), 1e-300)
-            while (new := float(self.w @ self.loss.deviance(self.y, b + step + shift))) > value and abs(step) > 1e-12:
-                step /= 2.0
-            if new >= value:
-                break
-            b, value = b + step, new
-        return value
+
+        def slope(b: float) -> float:
+            return float(self.w @ self.loss.slope(self.y, b + shift))
+
+        low, high = -1.0, 1.0
+        while slope(low) > 0.0 and low > -_FARTHEST:
+            low *= 2.0
+        while slope(high) < 0.0 and high < _FARTHEST:
+            high *= 2.0
+        if slope(low) * slope(high) < 0.0:  # else the deviance is flat at an end, or falls without end
+            b = scipy.optimize.brentq(slope, low, high, xtol=1e-300, maxiter=_MOST_STEPS, disp=False)
+        else:
+            b = low if abs(slope(low)) <= abs(slope(high)) else high
+        return rows.value(b + shift)
 
 
 def scored_rows(
