@@ -17,6 +17,8 @@ from dsel._lib.types import Bool, Bools, Floats, Ints
 
 #: Rounds of coordinate descent for a price, and prices that are tried.
 _ROUNDS, _PRICES = 60, 40
+#: Sweeps that bring the sums of two sides near each other.
+_SWEEPS = 60
 
 
 @compiled(inner=True)
@@ -158,5 +160,29 @@ def weight_of_groups(
     return total
 
 
-#: What `dsel.search.exact.losses.relaxation` calls.
-LOSS_RELAXATION_KERNELS = (weight_at, relax_model, weight_of_groups)
+@compiled("void(f8[:,::1], f8[::1], f8[::1])", nogil=True)
+def balance_sums(whole: Floats, give: Floats, get: Floats) -> None:
+    """Lower factors of rows and of columns (q,) in place until each class gives nearly as much as it gets.
+
+    whole (q, q): what a class gives to another one, which is multiplied by the factors `give` of its row and `get` of
+    its column.
+    """
+    for _ in range(_SWEEPS):
+        total, apart = 0.0, 0.0
+        for c in range(give.size):
+            gives, gets = 0.0, 0.0
+            for d in range(give.size):
+                gives += give[c] * whole[c, d] * get[d]
+                gets += give[d] * whole[d, c] * get[c]
+            total += gives
+            apart = max(apart, abs(gives - gets))
+            if gets > gives:
+                get[c] *= gives / gets
+            elif gives > gets:
+                give[c] *= gets / gives
+        if apart <= 1e-14 * total:
+            break
+
+
+#: What `dsel.search.exact.losses.relaxation` and `dsel.search.exact.losses.outputs` call.
+LOSS_RELAXATION_KERNELS = (weight_at, relax_model, weight_of_groups, balance_sums)

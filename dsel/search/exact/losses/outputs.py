@@ -20,6 +20,7 @@ import scipy
 
 from dsel._lib.types import Bools, Floats, Ints
 from dsel.search.exact.losses.coefficients import feasible, penalty_of, priced, with_needed
+from dsel.search.exact.losses.coordinate_descent import balance_sums
 from dsel.search.exact.losses.problem import START, Dual, LossProblem, Point, Relaxed, lengths
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -31,8 +32,6 @@ _MOST_AT_ONCE = 200
 _STEPS_OPEN = 30
 #: A step that lowers the objective by less than this share is the last one.
 _SETTLED = 1e-14
-#: Sweeps that bring the sums of probabilities near those of the targets; the rest is exact.
-_SWEEPS = 60
 #: The tolerance of a model, as a share of the largest coefficient.
 _TOLERANCE = 1e-5
 
@@ -66,16 +65,8 @@ def _balanced(moved: Floats, y: Ints) -> Floats:
     """
     q = moved.shape[1]
     of_class = np.eye(q)[y]
-    whole, give, get = of_class.T @ moved, np.ones(q), np.ones(q)  # all rows of a class have the same factors
-    for _ in range(_SWEEPS):
-        flows = give[:, None] * whole * get
-        gives, gets = flows.sum(axis=1), flows.sum(axis=0)
-        if np.abs(gives - gets).max() <= 1e-14 * gives.sum():
-            break
-        get *= np.minimum(1.0, np.divide(gives, gets, out=np.ones(q), where=gets > 0.0))
-        flows = give[:, None] * whole * get
-        gives, gets = flows.sum(axis=1), flows.sum(axis=0)
-        give *= np.minimum(1.0, np.divide(gets, gives, out=np.ones(q), where=gives > 0.0))
+    give, get = np.ones(q), np.ones(q)  # all rows of a class have the same factors
+    balance_sums(np.ascontiguousarray(of_class.T @ moved), give, get)
     moved = moved * get * give[y][:, None]
     top = float(moved.max(initial=0.0)) * moved.size
     if not 1e-280 < top < 1e280:
