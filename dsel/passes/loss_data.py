@@ -13,7 +13,7 @@ from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import Block, StoredRows, TransposedRows, dense_rows, fill_missing, load_block, load_weights
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS, Engine
-from dsel.errors import CapacityError
+from dsel.errors import CapacityError, DataError
 from dsel.objective.losses.loss import Loss
 from dsel.passes.finite_values import require_finite
 from dsel.passes.reduce_blocks import RowPass
@@ -110,7 +110,15 @@ def checked_targets(dataset: Dataset, loss: Loss) -> Targets:
     """Return the targets of all rows. Reads no X. Errors: DataError where the loss cannot take them."""
     targets = loss_targets(dataset)
     require_finite(targets.y.reshape(dataset.m, -1), dataset.name, "Y", 0)
-    loss.fitted_to(targets.y, targets.w)
+    fitted = loss.fitted_to(targets.y, targets.w)
+    if not loss.by_rows:
+        rows = fitted.of_rows(fitted.encode(targets.y), np.ones(dataset.m) if targets.w is None else targets.w)
+        if not rows.value(np.zeros(dataset.m)) > 0.0:
+            raise DataError(
+                f'loss="{loss.name}" compares each event with rows of a later time, and there are none: the deviance '
+                "without columns is 0.",
+                "Give rows whose time is later than that of an event.",
+            )
     return targets
 
 

@@ -50,7 +50,7 @@ def loss_notes(search: LossSearch, run: SelectionRun) -> list[str]:
     problem = search.problem
     if problem.loss.notes_fits and problem.intercept and keeps(problem.dataset, fit.columns.size, problem.loss):
         rows, eta = rows_at(problem, fit)
-        notes += problem.loss.notes_of_fit(rows.y, eta, rows.w)
+        notes += problem.loss.notes_of_fit(rows.y, eta, rows.w, fit.columns.size + 1)
     return notes
 
 

@@ -30,6 +30,13 @@ def drawn(m: int = 150, n: int = 8, seed: int = 0, ties: bool = True) -> tuple[n
     return X, y
 
 
+def test_events_that_no_row_outlives_are_refused() -> None:
+    X, y = drawn()
+    y[:, 1] = y[:, 0] == y[:, 0].max()
+    with pytest.raises(DataError, match=r"rows of a later time, and there are none.*Give rows whose time is later"):
+        dsel.select(X, y, k=2, loss="cox")
+
+
 @pytest.mark.parametrize(
     ("preprocess", "lam"), [("standardize", 0.0), ("standardize", 1.0), ("center", 0.0), ("unit", 1.0), ("none", 0.0)]
 )

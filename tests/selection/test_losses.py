@@ -189,6 +189,21 @@ def test_information_criteria_count_the_weights_of_classes_as_those_of_rows() ->
     assert any("BIC counts a row of weight 2 as two rows" in note for note in found.notes)
 
 
+def test_class_weights_name_the_classes_of_an_array_of_booleans() -> None:
+    X, y = drawn("logistic", m=100)
+    found, expected = (
+        dsel.select(X, data, k=2, loss="logistic", class_weight={name: 3.0}) for data, name in ((y > 0.0, True), (y, 1))
+    )
+    assert found.error == expected.error
+
+
+def test_folds_have_the_delta_of_all_rows() -> None:
+    X, y = drawn("huber", m=90)
+    asked: dict[str, Any] = {"k": "auto", "max_k": 2, "choose_k": {"folds": 3}}
+    found = dsel.select(X, y, loss="huber", **asked)
+    assert found.size_curve == dsel.select(X, y, loss={"huber": found.loss_parameters}, **asked).size_curve
+
+
 def test_information_criteria_count_the_columns_of_groups_and_included_ones() -> None:
     X, y = drawn("logistic", m=300)
     X[:, 3] = X[:, 2] - X[:, 1]  # the third group has two independent columns

@@ -13,6 +13,9 @@ from dsel._lib.types import Floats
 from dsel.errors import DataError
 from dsel.objective.losses.loss import Loss
 
+#: Truth values as text, as a request has them: an array of them is one of 0 and 1.
+_TRUTH: dict[Any, float] = {"False": 0.0, "True": 1.0}
+
 
 @dataclass(frozen=True)
 class ClassLoss(Loss):
@@ -57,7 +60,7 @@ def _stated(weights: Mapping[Any, float], classes: tuple[float, ...]) -> Floats:
     factors, place = np.ones(len(classes)), {value: i for i, value in enumerate(classes)}
     for name, weight in weights.items():
         try:
-            factors[place[float(name)]] = weight
+            factors[place[float(_TRUTH.get(name, name))]] = weight
         except (KeyError, TypeError, ValueError) as error:
             known = shorten([f"{value:g}" for value in classes])
             raise DataError(f"class_weight has the class {name!r}, and the classes are {known}.") from error

@@ -31,7 +31,7 @@ class Logistic(ClassLoss):
         if values.size == 1:
             raise DataError(
                 f"The target has one class only, {values[0]:g}, in the rows with weight.",
-                'Give rows of both classes, or use loss="squared".',
+                "Give rows of both classes.",
             )
         if values.size > 2:
             shown = ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if values.size > 5 else "")

@@ -205,8 +205,8 @@ class Loss(ABC):
         """Return what a user should know about how the targets were taken."""
         return ()
 
-    def notes_of_fit(self, y: Floats, eta: Floats, w: Floats) -> tuple[str, ...]:
-        """Return what a user should know about a fit on the rows. w: their weights."""
+    def notes_of_fit(self, y: Floats, eta: Floats, w: Floats, parameters: int) -> tuple[str, ...]:
+        """Return what a user should know about a fit on the rows. w: their weights. parameters: those of the fit."""
         return ()
 
 

@@ -14,7 +14,7 @@ from dsel.objective.losses.loss import Loss
 
 #: The default width, in robust standard deviations of the target.
 _WIDTH = 0.1
-#: A share of rows that is this far from the level gets a remedy, which is a width of this share.
+#: A share of rows that is this far from the level at least gets a remedy, which is a width of this share.
 _FAR, _NARROW = 0.01, 0.1
 #: What the note on the share of rows says.
 BELOW = "of the rows are below the predicted quantile"
@@ -104,12 +104,16 @@ class Quantile(Loss):
             f"{error:.3g} for each row",
         )
 
-    def notes_of_fit(self, y: Floats, eta: Floats, w: Floats) -> tuple[str, ...]:
-        """Return the share of rows below the prediction, and what helps where it is far from the level."""
-        near = 1e-6 * self._h
+    def notes_of_fit(self, y: Floats, eta: Floats, w: Floats, parameters: int) -> tuple[str, ...]:
+        """Return the share of rows below the prediction, and what helps where it is far from the level.
+
+        Without smoothing, a fit passes through as many rows as it has parameters, and the level is among their shares.
+        """
+        near = 1e-6 * min(self._h, float(np.ptp(y)))
+        far = max(_FAR, parameters * float(w.max() / w.sum()))
         below, most = (float(w @ (y < eta + margin) / w.sum()) for margin in (-near, near))
         note = f"{below:.1%} {BELOW} {self.level:g}"
-        if below - _FAR < self.level < most + _FAR:
+        if below - far < self.level < most + far:
             return (note,)
         values = f'{{"level": {self.level:g}, "width": {_NARROW * self._h:.3g}}}'
         return (
