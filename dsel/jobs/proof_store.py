@@ -165,7 +165,7 @@ def tree_name(size: int, budget: ProofBudget) -> str:
 
 
 def _kind(budget: ProofBudget) -> str:
-    """Return what files of a proof are called: one within a limit for coefficients does not replace that of all fits."""
+    """Return what files of a proof are called. A proof within a limit does not replace one about all fits."""
     return "proof-near-best" if budget.near_best is not None else "proof" if budget.limit is None else "proof-limited"
 
 
