@@ -27,13 +27,14 @@ from dsel.search.exact.losses.proof import LossProblem, LossProof, Watcher, limi
 from dsel.search.exact.losses.wide_tree import prove_wide_loss
 from dsel.search.exact.near_best import ListRule
 from dsel.selection.add_certificates import Candidates, alternatives_in_data
-from dsel.selection.alternatives import FROM_PROOF, Alternatives
+from dsel.selection.alternatives import Alternatives
 from dsel.selection.answer import answer_fields
 from dsel.selection.certificates import with_certificates
 from dsel.selection.changes.compare import compared_again
 from dsel.selection.context import SelectionRun
 from dsel.selection.loss_notes import OF_MODELS, loss_notes, of_fit
 from dsel.selection.loss_search import LossSearch, candidate_columns, loss_data
+from dsel.selection.notes import notes_of_proof
 from dsel.selection.record_values import FrontRow
 from dsel.selection.represented import listed_over_copies
 from dsel.selection.result import Selection
@@ -349,11 +350,10 @@ def _with_better(search: LossSearch, selection: Selection, found: dict[int, Cert
     chosen, dependent, last = search.final_fit(search.run)
     kept = dependent if search.run.validated.items.keeps_dependent else dependent[:0]
     fields = answer_fields(search.run, last, chosen, kept)
-    shares = f"they explain {fields['r2']:.4%}, those of {selection.method} {selection.r2:.4%}"
-    note = f"{FROM_PROOF}: {shares}"
     figures = search.class_figures()
     counts = {**selection.counts, **search.figures()}
     notes = [note for note in selection.notes if not of_fit(note)]
     notes += [note for note in loss_notes(search, search.run) if of_fit(note)]
-    answer = replace(selection, **fields, class_figures=figures, counts=counts, notes=(*notes, note))
+    notes = notes_of_proof(replace(selection, notes=tuple(notes)), search.run, last, chosen, dependent, kept)
+    answer = replace(selection, **fields, class_figures=figures, counts=counts, notes=tuple(notes))
     return compared_again(search.run, last, answer, selection, search)
