@@ -100,7 +100,8 @@ def certify_loss(
             f"Exclude columns until there are at most {MOST_RELAXED}.",
         )
     total = fit_subsets(data, [np.empty(0, np.int64)])[0].value
-    sizes: Sequence[int] = range(min(base + 1, selection.k), selection.k + 1) if all_sizes else [selection.k]
+    k = selection.k if prover.items is None else min(selection.k, len(prover.items))
+    sizes: Sequence[int] = range(min(base + 1, k), k + 1) if all_sizes else [k]
     if listing is None and not run.context.keeps_trees:
         sizes = prover.unfinished(sizes, selection.certificate)
     found: dict[int, Certificate] = {}
@@ -130,7 +131,7 @@ def certify_loss(
                 listed[size] = proof.near_best
             if proof.ended == "interrupted":
                 break
-    if selection.k in listed:
+    if k in listed:
         *smaller, last = (prover.in_data(answer, found[size], total) for size, answer in listed.items())
         near = listed_over_copies(replace(last, smaller=tuple(smaller)), selection.counts, prover.errors_of)
         selection = replace(selection, alternatives=near)
@@ -225,7 +226,7 @@ class _Prover:
         )
         proof = prove_loss(
             self.problem, min(size, len(items)), include=include, incumbent=(tuple(incumbent), best.error),
-            seconds=seconds, nodes=nodes, listing=listing, watcher=watcher,
+            seconds=seconds, nodes=nodes, listing=listing if len(items) > len(include) else None, watcher=watcher,
         )  # fmt: skip
         return replace(proof, members=tuple(int(j) for i in proof.members for j in items[i]))
 
