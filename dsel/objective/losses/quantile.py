@@ -110,7 +110,7 @@ class Quantile(Loss):
         Without smoothing, a fit passes through as many rows as it has parameters, and the level is among their shares.
         """
         near = 1e-6 * min(self._h, float(np.ptp(y)))
-        far = max(_FAR, parameters * float(w.max() / w.sum()))
+        far = max(_FAR, parameters * float(w.max() / w.sum()) + 1e-9)
         below, most = (float(w @ (y < eta + margin) / w.sum()) for margin in (-near, near))
         note = f"{below:.1%} {BELOW} {self.level:g}"
         if below - far < self.level < most + far:
