@@ -149,3 +149,18 @@ def test_a_custom_criterion_has_no_certificate() -> None:
         dsel.certify(selection, X, Y)
     with pytest.raises(OptionError, match="no list of near-best subsets"):
         dsel.alternatives(selection, X, Y)
+
+
+@pytest.mark.parametrize("method", ["greedy-rls", "kfold"])
+def test_rows_that_were_held_out_take_no_part_in_a_proof(method: str) -> None:
+    selection = dsel.select(X, Y, k=2, method=method, held_out=0.3, lam_grid=(0.1, 1.0), sample_weight=WEIGHTS)
+    proved = dsel.certify(selection, X, Y, sample_weight=WEIGHTS)
+    assert proved.certificate[0]["proven"]
+    assert proved.error <= selection.error
+    assert dsel.alternatives(selection, X, Y, sample_weight=WEIGHTS).proven
+
+
+def test_groups_in_memory_that_were_held_out_are_refused() -> None:
+    selection = dsel.select(X, Y, k=2, method="kfold", folds=3, held_out=0.3, row_groups=np.arange(40) // 2)
+    with pytest.raises(OptionError, match=r"held out groups of rows in memory.*held_out=\(X, Y\)"):
+        dsel.certify(selection, X, Y)
