@@ -154,7 +154,7 @@ def _left_out_rows(answer: Answer) -> Iterator[str]:
 
 @_note
 def _as_many_as_rows(answer: Answer) -> Iterator[str]:
-    yield from saturation(answer.run, int(answer.chosen.size))
+    yield from saturation(answer.run, answer.chosen)
 
 
 @_note

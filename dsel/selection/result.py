@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dsel._lib.text import shorten
+from dsel._lib.text import noun, shorten
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.information_criteria import CriterionRow, preferred_sizes
 from dsel.selection.record import SelectionRecord
@@ -227,7 +227,7 @@ class Selection(SelectionRecord):
     def __repr__(self) -> str:
         share = f"{self.share_name} {self.r2:.6g}"
         share = f"{self.request.loss}, {share}" if self.by_loss else share
-        about = f"{len(self)} of {self.shape[1]:,} columns, {share}, {self.method}"
+        about = f"{len(self)} of {self.shape[1]:,} {noun(self.shape[1], 'column')}, {share}, {self.method}"
         return f"<Selection: {about}: {shorten(self.names, _SHOWN)}>"
 
     def __str__(self) -> str:

@@ -258,6 +258,15 @@ def test_an_unfinished_proof_claims_only_what_it_proved() -> None:
         assert price.bound_without <= min(f for S, f in values.items() if price.index not in S) + 1e-9
 
 
+def test_a_list_of_one_subset_or_of_none_is_in_words() -> None:
+    found = dsel.alternatives(dsel.select(X, Y, k=2, method="forward"), X, Y, nbest=1, by="bic")
+    size = len(found.subsets[0].indices)
+    assert str(found).startswith(f"1 best subset by bic, of {size} columns, no others (proved)")
+    few, y = X[:5, :6], Y[:5]  # centered rows: no five columns are independent
+    found = dsel.alternatives(dsel.select(few, y, k=5, method="forward"), few, y)
+    assert found.lines()[0] == "every allowed subset of 5 columns is dependent (proved)"
+
+
 def test_a_list_knows_what_the_certificate_of_the_selection_proves() -> None:
     proved = dsel.certify(dsel.select(X, Y, k=K), X, Y)
     budget = certify.ProofBudget(nodes=1, near_best=ListLimits(within=0.2))

@@ -413,7 +413,7 @@ class Stability:
         lines = [f"Best subsets of at most {self.k} on {self.description}:"]
         lines += [f"  {frequency[j]:6.1%}  {printable(self.names[j])}" for j in order[:most]]
         if len(order) > most:
-            lines.append(f"  and {len(order) - most} more that are chosen less often")
+            lines.append(f"  and {len(order) - most} more")
         if self.resample != "bootstrap":
             lines.append(self._stable_in_words(threshold))
         lines += [f"Note: {note}." for note in self.notes]
