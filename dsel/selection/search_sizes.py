@@ -258,8 +258,10 @@ def _criterion_context(run: SelectionRun) -> CriterionContext:
     of_all = None
     if rule.by == "cp":
         if not whole.has_gram or run.prepared.errors is not None:
-            what = "the Gram matrix in memory" if run.prepared.errors is None else "all of the data, and reduce is given"
-            raise OptionError(f"Cp needs {what}.", "Choose by aicc or bic.")
+            lacking = (
+                "the Gram matrix in memory" if run.prepared.errors is None else "all of the data, not reduced ones"
+            )
+            raise OptionError(f"Cp needs {lacking}.", "Choose by aicc or bic.")
         of_all = residual_and_freedom(whole, run.objective.in_data(range(run.objective.n)))
     context = CriterionContext(
         weight, run.dataset.n_targets, run.subject.n, whole.total, rule.gamma, run.has_intercept, of_all
@@ -276,8 +278,10 @@ def _by_criterion(run: SelectionRun, subsets: Subsets, context: CriterionContext
     assert rule is not None
     by: Any = rule.by
     chosen = [[*run.base, *members] for members in subsets]
-    of_data = [None] * len(chosen) if run.prepared.errors is None else run.prepared.errors(
-        [np.sort(np.asarray(S, np.int64)) for S in chosen], validated.request.lam
+    of_data = (
+        [None] * len(chosen)
+        if run.prepared.errors is None
+        else run.prepared.errors([np.sort(np.asarray(S, np.int64)) for S in chosen], validated.request.lam)
     )
     points: dict[int, SizePoint] = {}  # where columns depend on others, the last subsets are of one size
     for members, S, error in zip(subsets, chosen, of_data, strict=True):
