@@ -29,7 +29,7 @@ def with_certificates(
     counts = selection.counts
     noise = float(counts.get("noise", {}).get("share", 0.0))
     groups = selection.request.groups is not None
-    always = set(selection.request.include) & set(selection.indices) if groups else set()
+    always = {j for j in selection.indices if groups and j in selection.request.include}
     merged = {
         size: replace(
             over_copies(one, counts, selection.k), noise=noise, groups=groups,

@@ -258,10 +258,8 @@ def _criterion_context(run: SelectionRun) -> CriterionContext:
     of_all = None
     if rule.by == "cp":
         if not whole.has_gram or run.prepared.errors is not None:
-            lacking = (
-                "the Gram matrix in memory" if run.prepared.errors is None else "all of the data, not reduced ones"
-            )
-            raise OptionError(f"Cp needs {lacking}.", "Choose by aicc or bic.")
+            what = "the Gram matrix in memory" if run.prepared.errors is None else "all of the data, not reduced ones"
+            raise OptionError(f"Cp needs {what}.", "Choose by aicc or bic.")
         of_all = residual_and_freedom(whole, run.objective.in_data(range(run.objective.n)))
     context = CriterionContext(
         weight, run.dataset.n_targets, run.subject.n, whole.total, rule.gamma, run.has_intercept, of_all

@@ -96,5 +96,5 @@ def test_an_automatic_k_has_the_criterion_of_the_data(lam: float) -> None:
 
 def test_cp_of_a_reduced_problem_is_refused() -> None:
     X, Y = data(1)
-    with pytest.raises(OptionError, match="Cp needs all of the data, not reduced ones. Choose by aicc or bic"):
+    with pytest.raises(OptionError, match=r"Cp needs all of the data, not reduced ones\. Choose by aicc or bic"):
         dsel.select(X, Y, k="auto", max_k=K, choose_k="cp", reduce={"rank": 4})
