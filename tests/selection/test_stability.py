@@ -356,6 +356,12 @@ def test_the_sentence_on_mistakes_states_the_assumption_of_the_subsamples(how: d
     assert str(dsel.stability(X, y, k=3, samples=20, **how)).endswith(f"by mistake, {assumed}")
 
 
+def test_the_default_threshold_is_that_of_the_text() -> None:
+    found = dsel.stability(*problem(m=40, n=30), k=6, samples=20)
+    assert found.stable() == found.stable(0.75) != found.stable(0.6)
+    assert "\n1 is chosen on 75% or more." in str(found)
+
+
 def test_where_no_column_is_frequent_no_mistakes_are_told_of() -> None:
     rng = np.random.default_rng(2)
     found = dsel.stability(rng.normal(size=(60, 40)), rng.normal(size=60), k=2, samples=12)
