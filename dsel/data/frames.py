@@ -120,6 +120,11 @@ def is_series(data: Any) -> bool:
     return type(data).__name__ == "Series" and hasattr(data, "dtype") and hasattr(data, "name")
 
 
+def one_column(data: Any, what: str) -> Any:
+    """Return a Series as a frame of one column; anything else as it is."""
+    return data.to_frame(name=f"{what.lower()}0" if data.name is None else str(data.name)) if is_series(data) else data
+
+
 def names_columns(Y: Any) -> bool:
     """Return whether Y is the name of a column, or a list of names."""
     return isinstance(Y, str) or (isinstance(Y, list | tuple) and bool(Y) and all(isinstance(y, str) for y in Y))

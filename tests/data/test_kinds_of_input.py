@@ -624,3 +624,26 @@ def test_misspelt_names_get_a_suggestion(tmp_path: Path) -> None:
         dsel.select(frame, target="Stay", k=1)
     with pytest.raises(OptionError, match=r"sample_weight is no option of ingestion.*weight"):
         dsel.ingest(frame, tmp_path / "data.zarr", **{"sample_weight": np.ones(20)})
+
+
+@pytest.mark.parametrize(
+    "column", [NUMBERS["b"], NUMBERS["b"].rename(None), pl.Series("b", X[:, 1])], ids=["named", "unnamed", "polars"]
+)
+def test_a_series_is_one_column_in_new_rows_too(column: Any) -> None:
+    found = dsel.select(column, Y, k=1)
+    assert found.score(column, Y)["r2"] == pytest.approx(found.r2)
+    assert np.asarray(found.predict(column)).shape == (M,)
+
+
+def test_the_remedy_for_text_in_a_dask_frame_works(tmp_path: Path) -> None:
+    frame = dask_frame(MIXED[["a", "colour"]])
+    with pytest.raises(DataError, match=r"text or categories: 'colour'.*X\.compute\(\)"):
+        dsel.ingest(frame, tmp_path / "data.zarr", y=Y)
+    dsel.ingest(frame.compute(), tmp_path / "data.zarr", y=Y, categorical=["colour"])
+
+
+def test_integers_of_128_bits_are_refused_by_name(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"a": X[:, 0], "b": pl.Series(range(M), dtype=pl.Int128)})
+    with pytest.raises(DataError, match=r"cannot hold the columns 'b'.*Cast them, such as to Int64"):
+        dsel.select(frame, Y, k=1)
+    assert dsel.select(frame.cast({"b": pl.Int64}), Y, k=1).k == 1
