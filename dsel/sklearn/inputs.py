@@ -42,7 +42,7 @@ def opened_input(X: Any) -> Any:
     if is_annotated(X):
         return X.X
     if isinstance(X, np.ma.MaskedArray):
-        return X.filled(np.nan) if X.dtype.kind == "f" else X.astype(np.float64).filled(np.nan)
+        return np.ma.filled(X if X.dtype.kind == "f" else X.astype(np.float64), np.nan)
     X = collected(X)
     if is_a(X, "pyarrow", "Table"):
         return X.to_pandas()
