@@ -333,7 +333,8 @@ def _labelled_columns(values: Any, label: str) -> dict[str, Any]:
     """Return targets or weights as columns of Arrow by label."""
     import pyarrow as pa
 
-    values = values.compute() if hasattr(values, "compute") else values
+    values = with_plain_columns(values.compute() if hasattr(values, "compute") else values)
+    values = values.toarray() if hasattr(values, "tocsr") else values
     default = "y0" if label == "y" and np.ndim(values) == 1 and class_labels(values) is None else label
     if is_series(values):
         values = values.rename(default if values.name is None or values.name == "" else str(values.name)).to_frame()
@@ -341,6 +342,11 @@ def _labelled_columns(values: Any, label: str) -> dict[str, Any]:
         table = arrow.arrow_table(values, keep_index=False)[0]
         return dict(zip(table.column_names, table.columns, strict=True))
     array = np.asarray(values)
+    if array.ndim > 2 or not array.size or array.dtype.kind == "c":
+        raise DataError(
+            f"{label} has shape {array.shape} and dtype {array.dtype}.",
+            "Give real numbers or classes, in one column or several.",
+        )
     if array.ndim < 2:
         return {default: pa.array(np.atleast_1d(array))}
     return {f"{label}{j}": pa.array(array[:, j]) for j in range(array.shape[1])}

@@ -24,7 +24,7 @@ from dsel.config.request import Categories, Missing, NearCopies, Preprocess, Sel
 from dsel.data.as_dataset import as_dataset
 from dsel.data.classes import with_plain_columns
 from dsel.data.dataset import Dataset
-from dsel.data.frames import numbered, target_labels
+from dsel.data.frames import collected, numbered, target_labels
 from dsel.data.labels import as_labels
 from dsel.errors import DataError, OptionError
 from dsel.passes.statistics_cache import MemoryStatisticsCache, StatisticsCache
@@ -155,7 +155,7 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """
         if y is None and self._y_required:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        y = None if self._y_ignored else with_plain_columns(y)
+        y = None if self._y_ignored else with_plain_columns(collected(y))
         try:
             names = column_names(X)
         except DataError as error:

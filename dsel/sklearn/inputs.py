@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from dsel._lib.blas import usable_cores
-from dsel.data.classes import class_labels, one_hot
+from dsel.data.classes import class_labels, one_hot, with_plain_columns
 from dsel.data.formats.annotated import is_annotated
 from dsel.data.formats.labelled import flattened, matrix_variable
 from dsel.data.frames import collected, frame_labels
@@ -42,7 +42,7 @@ def opened_input(X: Any) -> Any:
     if is_annotated(X):
         return X.X
     if isinstance(X, np.ma.MaskedArray):
-        return np.ma.filled(X if X.dtype.kind == "f" else X.astype(np.float64), np.nan)
+        return with_plain_columns(X)
     X = collected(X)
     if is_a(X, "pyarrow", "Table"):
         return X.to_pandas()
@@ -323,9 +323,15 @@ def encode_target(y: Any, task: Task, names: Sequence[str] | None = None) -> Enc
     single = columns.ndim == 1
     columns = columns[:, None] if single else columns
     prefixes = [f"{name}=" for name in names or ([] if single else [f"y{j}" for j in range(columns.shape[1])])] or [""]
-    parts = [_indicators(column, prefix) for column, prefix in zip(columns.T, prefixes, strict=True)]
-    merged = {name: column for part, _ in parts for name, column in part.items()}
-    classes = [found for _, found in parts]
+    merged: dict[str, NDArray[np.float64]] = {}
+    classes: list[NDArray[Any]] = []
+    for column, prefix in zip(columns.T, prefixes, strict=True):
+        if task == "auto" and class_labels(column) is None and not single:
+            merged[prefix[:-1]] = column.astype(np.float64)  # next to classes
+            continue
+        part, found = _indicators(column, prefix)
+        merged |= part
+        classes.append(found)
     return EncodedTarget(np.column_stack([*merged.values()]), classes[0] if single else classes, [*merged])
 
 
