@@ -149,7 +149,7 @@ class IngestReport(WriteReport):
             text.append(f"infinite values, which no selection takes: {shorten(self.infinite, 8)}")
         if self.constant:
             explains = "it explains" if len(self.constant) == 1 else "they explain"
-            text.append(f"constant: {shorten(self.constant, 8)}; {explains} nothing")
+            text.append(f"constant: {shorten(self.constant, 8)}; {explains} nothing next to an intercept")
         if self.duplicates:
             shown = shorten((" = ".join(group) for group in self.duplicates), 8)
             text.append(f"equal columns: {shown}; one of each group is enough")

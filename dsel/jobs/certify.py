@@ -225,13 +225,13 @@ def _require_gram(objective: Objective, validated: ValidatedRequest, budget: Pro
     wide = ProofProblem(
         objective, 1, coefficient_limit=budget.coefficient_limit, largest_coefficient=budget.largest_coefficient
     ).wide
-    if budget.log and validated.groups is None and wide:
-        raise _without_log(objective.n, budget)
     if budget.near_best is not None and wide:
         raise CapacityError(
             f"Near-best subsets of {objective.n} columns are not listed: the proof would make passes over the data.",
             f"Exclude columns until there are at most {MOST_DENSE}, or use a machine with more memory.",
         )
+    if budget.log and validated.groups is None and wide:
+        raise _without_log(objective.n, budget)
 
 
 #: The options that say which rows a method by left-out rows holds out.

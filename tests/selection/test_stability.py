@@ -338,6 +338,8 @@ def test_the_sentence_on_mistakes_fits_the_number_of_columns() -> None:
     assert "1 is chosen on 75% or more. The expected number of mistakes is at most 0.05," in one
     few = str(dsel.stability(X[:, :3], y, k=2, samples=10))
     assert "2 are chosen on 75% or more. The bound on mistakes, 2.67, tells nothing about them." in few
+    all_but_one = str(dsel.stability(X[:, :3], y, k=3, include=[2], samples=10))  # which is no finding
+    assert "3 are chosen on 75% or more. The bound on mistakes, 2, tells nothing about them." in all_but_one
 
 
 @pytest.mark.parametrize(

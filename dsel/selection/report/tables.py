@@ -28,7 +28,7 @@ MOST_TARGETS = 4
 #: Classes of a table of confusions.
 MOST_CLASSES = 12
 #: The parameters of a loss that mean something to a reader.
-_OF_LOSS = ("classes", "class_weight", "delta", "level")
+_OF_LOSS = ("classes", "class_weight", "delta", "level", "width")
 #: Columns that a notebook lists; the others are counted.
 NOTEBOOK_ROWS = 15
 

@@ -426,7 +426,7 @@ class Stability:
         if not stable or not threshold > 0.5:
             return found
         bound = self.error_bound(threshold)
-        if bound >= stable:
+        if bound >= stable - len(self.included):  # those were not found
             return f"{found} The bound on mistakes, {bound:.3g}, tells nothing about {noun(stable, 'it', 'them')}."
         if stable == 1:
             return f"{found} The expected number of mistakes is at most {bound:.3g}, {self._assumed}."
