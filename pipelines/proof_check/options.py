@@ -82,7 +82,8 @@ class _Check:
         self.call.asked, self.found.answers = asked, 1
         for name in {"groups", "include", "exclude"} - set(asked):  # a remedy left them out
             setattr(self.call, name, [])
-        self.own = Own(self.call, float(answer.lam), answer.request.groups is not None)
+        together = answer.request.groups is not None and asked.get("categories", "groups") == "groups"
+        self.own = Own(self.call, float(answer.lam), together)
         yield from self._answer(answer)
         yield from self._sizes(answer)
         if answer.criterion is None:
