@@ -23,6 +23,8 @@ from dsel.selection.search_sizes import residual_and_freedom
 PERFECT = 1e-12
 #: From this share of the rows on, R2 says little about new rows.
 _SATURATED = 0.8
+#: Words of the note on it.
+NEARLY_ANY = "nearly whatever Y is"
 
 
 def stopped_at_perfect_fit(run: SelectionRun, outcome: SearchOutcome, exact: bool) -> SearchOutcome:
@@ -60,7 +62,7 @@ def saturation(run: SelectionRun, chosen: Ints) -> Iterator[str]:
         return
     if not lam or residual_and_freedom(run.whole, chosen.tolist())[1] >= _SATURATED * rows:
         fit = f"{counted(size, 'column')} {'fits' if size == 1 else 'fit'} {counted(run.dataset.m, 'row')}"
-        yield f"{fit} nearly whatever Y is, which says nothing about new rows; choose fewer"
+        yield f"{fit} {NEARLY_ANY}, which says nothing about new rows; choose fewer"
 
 
 def _is_perfect(run: SelectionRun, point: FrontPoint) -> bool:

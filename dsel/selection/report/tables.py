@@ -27,6 +27,8 @@ from dsel.selection.stability.result import Stability
 MOST_TARGETS = 4
 #: Classes of a table of confusions.
 MOST_CLASSES = 12
+#: The parameters of a loss that mean something to a reader.
+_OF_LOSS = ("classes", "class_weight", "delta", "level", "width")
 #: Columns that a notebook lists; the others are counted.
 NOTEBOOK_ROWS = 15
 
@@ -152,7 +154,7 @@ def headline(selection: SelectionRecord) -> str:
     subject = "X" if selection.unsupervised else f"{len(selection.targets)} targets"
     if len(selection.targets) == 1:
         subject = printable(selection.targets[0])
-    elif len(selection.predicted) == 1:
+    elif len(selection.predicted) == 1 and selection.targets:
         subject = names(selection.targets)
     subject = f"the {selection.request.loss} deviance of {subject}" if selection.by_loss else subject
     return f"{columns} {_explain(len(selection.groups or selection))} {share(selection.r2)} of {subject}"
@@ -386,7 +388,8 @@ def _loss_of(selection: SelectionRecord) -> str:
     """Return what was minimized, with its parameters."""
     if not selection.by_loss:
         return "squared error"
-    parts = [f"{name}: {_option(name, value)}" for name, value in selection.loss_parameters.items()]
+    known = selection.loss_parameters.items()
+    parts = [f"{name}: {_option(name, value)}" for name, value in known if name in _OF_LOSS and value is not None]
     return f"{selection.request.loss} deviance" + (f" ({'; '.join(parts)})" if parts else "")
 
 

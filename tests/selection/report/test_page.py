@@ -121,6 +121,7 @@ def test_numbers_of_one_are_in_the_singular() -> None:
     assert "no allowed subset of 1 independent group explains more than R²" in text
     assert "1 group with 2 of 4 columns explains" in str(one)
     assert "1 nodes" not in str(one)
+    assert tables.headline(dsel.select(X[:, :1], k=1)) == "1 of 1 column explains 100.00 % of X"
 
 
 @pytest.mark.usefixtures("no_pictures")
