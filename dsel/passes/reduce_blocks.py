@@ -194,7 +194,7 @@ class RowPass(Pass):
         groups = self._groups(start, stop)
         leaf = _reduce_group if engine.in_process else _reduce_group_on_worker
         name = name if len(self._ranges) == 1 else f"{name}-{start}"
-        options = {"merge": self.merge, "columns": self.columns, "target_columns": self.dataset.target_columns}
+        options: dict[str, Any] = {"merge": self.merge, "columns": self.columns, "target_columns": self.dataset.target_columns}
 
         def task(i: int) -> Any:
             rows = tuple(Block(b.start, b.stop, None, None) for b in groups[i])
