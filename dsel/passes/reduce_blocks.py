@@ -194,12 +194,12 @@ class RowPass(Pass):
         groups = self._groups(start, stop)
         leaf = _reduce_group if engine.in_process else _reduce_group_on_worker
         name = name if len(self._ranges) == 1 else f"{name}-{start}"
-        options: dict[str, Any] = {"merge": self.merge, "columns": self.columns, "target_columns": self.dataset.target_columns}
+        targets = self.dataset.target_columns
 
         def task(i: int) -> Any:
             rows = tuple(Block(b.start, b.stop, None, None) for b in groups[i])
             parts: tuple[Any, ...] = ([(b.x, b.y, b.w, b.offset) for b in groups[i]],)
-            work = partial(leaf, **options, blocks=rows)
+            work = partial(leaf, merge=self.merge, columns=self.columns, target_columns=targets, blocks=rows)
             if not any(b.lazy for b in groups[i]):  # Dask would look for its own objects in each field
                 work, parts = partial(work, parts=parts[0]), ()
             return delayed(work, pure=False)(function, *parts, dask_key_name=f"{name}-{i}")
