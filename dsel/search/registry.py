@@ -86,10 +86,6 @@ def find_method(name: str) -> Method:
     return METHODS[name]
 
 
-def methods_with(*flags: str, without: str = "") -> list[str]:
-    """Return the names of dsel's own methods for which flags of `Method` are set, such as ``takes_criterion``.
-
-    without: a flag that is not set.
-    """
-    own = METHODS.own.items()
-    return [name for name, m in own if all(getattr(m, f) for f in flags) and not (without and getattr(m, without))]
+def methods_with(flag: str) -> list[str]:
+    """Return the names of dsel's own methods for which a flag of `Method` is set, such as ``takes_criterion``."""
+    return [name for name, method in METHODS.own.items() if getattr(method, flag)]
