@@ -71,7 +71,8 @@ class Selection(SelectionRecord):
     fingerprint : str, optional
         Digest of the store.
     bytes_read, passes : int
-        Over the data, with the final check and with proofs. `plan` has those of the selection alone.
+        Over the data, with the final check and with proofs, without those of processes that were interrupted. `plan`
+        has those of the selection alone.
     seconds : dict
         Time of each stage, in a job that was interrupted and continued that of all its processes.
     peak_memory : dict
