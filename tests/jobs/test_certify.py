@@ -313,6 +313,8 @@ def test_a_wide_store_has_no_proof_log(tmp_path, few_dense):
         OptionError, match="log is asked for, and a proof about 14 columns has none, because it makes passes"
     ):
         certify_selection(dataset, request, selection, ProofBudget(log=True), folder=tmp_path)
+    with pytest.raises(CapacityError, match="Near-best subsets of 14 columns are not listed"):  # also without a log
+        certify_selection(dataset, request, selection, ProofBudget(log=True, near_best=ListLimits()), folder=tmp_path)
 
 
 def test_the_log_of_a_wide_job_is_refused_before_data_are_read(tmp_path):

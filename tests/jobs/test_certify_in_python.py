@@ -152,6 +152,21 @@ def test_a_custom_criterion_has_no_certificate() -> None:
         dsel.alternatives(selection, X, Y)
 
 
+@pytest.mark.parametrize("method", ["greedy-rls", "kfold"])
+def test_rows_that_were_held_out_take_no_part_in_a_proof(method: str) -> None:
+    selection = dsel.select(X, Y, k=2, method=method, held_out=0.3, lam_grid=(0.1, 1.0), sample_weight=WEIGHTS)
+    proved = dsel.certify(selection, X, Y, sample_weight=WEIGHTS)
+    assert proved.certificate[0]["proven"]
+    assert proved.error <= selection.error
+    assert dsel.alternatives(selection, X, Y, sample_weight=WEIGHTS).proven
+
+
+def test_groups_in_memory_that_were_held_out_are_refused() -> None:
+    selection = dsel.select(X, Y, k=2, method="kfold", folds=3, held_out=0.3, row_groups=np.arange(40) // 2)
+    with pytest.raises(OptionError, match=r"held out groups of rows in memory.*held_out=\(X, Y\)"):
+        dsel.certify(selection, X, Y)
+
+
 def test_notes_are_about_the_columns_that_a_proof_found() -> None:
     A = np.random.default_rng(3).normal(size=(30, 6))
     A[:, 0], y = 1.0, A[:, 1] + A[:, 2] - A[:, 3]
