@@ -61,6 +61,13 @@ Events = Annotated[
 Trust = Annotated[
     bool, typer.Option("--trust", help="Run code that the job names, also if the folder belongs to another user.")
 ]
+Parts = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="For a result from sums: the files that dsel sums wrote, in their order, if they have moved.",
+        metavar="[PARTS]...", show_default=False,
+    ),
+]  # fmt: skip
 ProofLog = Annotated[
     bool,
     typer.Option(
@@ -195,11 +202,14 @@ def select(
     import dsel
     from dsel.config.types import parse_duration
     from dsel.errors import OptionError
+    from dsel.selection.saved import require_new
 
     if not of_sums:
         raise OptionError(
             "dsel select works on sums of rows.", "Write: dsel select --sums FILES. For a store: dsel init STORE."
         )
+    if out is not None and not overwrite:
+        require_new(path_of(out))  # before the search
     size: Any = as_size(k)
     selection = dsel.from_sums(
         *parts, k=size, m=rows, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, seed=seed,
@@ -245,6 +255,7 @@ def resume(
 @app.command(epilog=examples("dsel certify result --time 10m", "dsel certify result --time 1h --all-sizes --workers 4"))
 def certify(
     folder: Folder,
+    parts: Parts = None,
     time: Annotated[str, typer.Option(help="Time for the proof: 90s, 10m, 2h.")] = "1m",
     nodes: Annotated[int | None, typer.Option(min=1, help="Visit at most this many nodes in all sizes.")] = None,
     all_sizes: Annotated[
@@ -279,12 +290,14 @@ def certify(
         coefficient_limit=coefficient_limit, largest_coefficient=largest_coefficient,
     )  # fmt: skip
     reporter = reporter_of(log_format, events)
-    print_selection(certify_run(path_of(folder), budget, workers, reporter, trust=trust), json)
+    found = certify_run(path_of(folder), budget, workers, reporter, trust=trust, parts=parts or ())
+    print_selection(found, json)
 
 
 @app.command(epilog=examples("dsel alternatives result", "dsel alternatives result --within 2% --time 10m"))
 def alternatives(
     folder: Folder,
+    parts: Parts = None,
     within: Annotated[
         str, typer.Option(help="How much less than the best subset a near-best one may explain: 1% or 0.01.")
     ] = "1%",
@@ -320,7 +333,8 @@ def alternatives(
     limits = ListLimits.of(within=within, nbest=nbest, by=by, limit=limit)
     sizes = "all" if all_sizes else "chosen"
     budget = ProofBudget.of(seconds=parse_duration(time), sizes=sizes, log=log, near_best=limits)
-    selection = certify_run(path_of(folder), budget, workers, reporter_of(log_format, events), trust=trust)
+    reporter = reporter_of(log_format, events)
+    selection = certify_run(path_of(folder), budget, workers, reporter, trust=trust, parts=parts or ())
     if selection.alternatives is None:
         print_answer(json, None, lambda: why_no_list(selection))
         return

@@ -49,7 +49,7 @@ class WriteReport:
     def _missing_values(self, of: str = "") -> str:
         """Return in how many columns of the source values are missing, and how many."""
         missing = _once(self.missing, self.categories)
-        return f"missing values in {counted(len(missing), 'column')}{of}: {_shown(missing)}"
+        return f"missing values in {counted(len(missing), 'column')}{of}: {shown_counts(missing)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as values that JSON has."""
@@ -149,7 +149,7 @@ class IngestReport(WriteReport):
             text.append(f"infinite values, which no selection takes: {shorten(self.infinite, 8)}")
         if self.constant:
             explains = "it explains" if len(self.constant) == 1 else "they explain"
-            text.append(f"constant: {shorten(self.constant, 8)}; {explains} nothing")
+            text.append(f"constant: {shorten(self.constant, 8)}; {explains} nothing next to an intercept")
         if self.duplicates:
             shown = shorten((" = ".join(group) for group in self.duplicates), 8)
             text.append(f"equal columns: {shown}; one of each group is enough")
@@ -169,7 +169,7 @@ class IngestReport(WriteReport):
         remedy = WITHOUT_TARGETS
         if complete:
             remedy = f"no selection of {shorten(missing, 8)} takes them: select other targets, or {_AGAIN}"
-        return f"missing values in {counted(len(missing), 'target')}: {_shown(missing)}; {remedy}"
+        return f"missing values in {counted(len(missing), 'target')}: {shown_counts(missing)}; {remedy}"
 
 
 def _kinds(types: Mapping[str, int]) -> str:
@@ -182,7 +182,8 @@ def _once(missing: Mapping[str, int], several: Collection[str]) -> dict[str, int
     return by_source(missing.values(), missing, [column_of(label, several) for label in missing])
 
 
-def _shown(missing: Mapping[str, int]) -> str:
+def shown_counts(missing: Mapping[str, int]) -> str:
+    """Return counts by name as text."""
     return shorten((f"{name} ({count})" for name, count in missing.items()), 8)
 
 

@@ -225,13 +225,17 @@ def _require_gram(objective: Objective, validated: ValidatedRequest, budget: Pro
     wide = ProofProblem(
         objective, 1, coefficient_limit=budget.coefficient_limit, largest_coefficient=budget.largest_coefficient
     ).wide
-    if budget.log and validated.groups is None and wide:
-        raise _without_log(objective.n, budget)
     if budget.near_best is not None and wide:
         raise CapacityError(
             f"Near-best subsets of {objective.n} columns are not listed: the proof would make passes over the data.",
             f"Exclude columns until there are at most {MOST_DENSE}, or use a machine with more memory.",
         )
+    if budget.log and validated.groups is None and wide:
+        raise _without_log(objective.n, budget)
+
+
+#: The options that say which rows a method by left-out rows holds out.
+_OF_ROWS = ("held_out", "folds", "repeats", "split", "gap", "row_groups")
 
 
 def data_again(
@@ -247,7 +251,16 @@ def data_again(
     named = selection.source != "X" and isinstance(X, str | AnyPath)  # made from a store, and again from one
     if sample_weight is None and (named or used is False):
         sample_weight = used
-    asked: dict[str, Any] = {"method": "forward", "options": {}, "criterion": None, "sample_weight": sample_weight}
+    options, rows = selection.request.options, {}
+    if isinstance(options.get("held_out"), float):  # its rows take no part in a proof either
+        rows = {name: options[name] for name in _OF_ROWS if name in options}
+        if in_memory(options.get("row_groups")):
+            raise OptionError(
+                "The selection held out groups of rows in memory, which a proof does not know.",
+                "Select from the other rows, and give these as held_out=(X, Y).",
+            )
+    method = selection.method if rows else "forward"
+    asked: dict[str, Any] = {"method": method, "options": rows, "criterion": None, "sample_weight": sample_weight}
     if selection.by_loss:
         asked["loss"] = selection.loss  # with its parameters, which a request only names
     if offset is not None:

@@ -25,6 +25,7 @@ from dsel.jobs.reporting import Reporter, output_errors
 from dsel.jobs.run_folder import MANIFEST, RunFolder, RunFolders, proof_logs
 from dsel.jobs.same_work import is_same_work
 from dsel.search.exact.certificate import NOTHING
+from dsel.selection.changes.runs import is_series
 from dsel.selection.result import Selection
 from dsel.storage.locks import is_free
 from dsel.storage.object_store import listed_once
@@ -71,8 +72,9 @@ def unchanged_dataset(job: JobFile, identity: dict[str, Any], folder: AnyPath) -
     if dataset.fingerprint != identity["fingerprint"]:
         raise DataError(
             f"The store {job.store} was written to since {folder} was made.",
+            "Run the job again: each run gets its own folder." if is_series(folder.absolute().parent) else
             "Run the job again in another folder (--out), or with out: {folder: runs}, where each run gets its own.",
-        )
+        )  # fmt: skip
     return dataset
 
 

@@ -161,7 +161,12 @@ class SeriesOfProofs:
 
 def tree_name(size: int, budget: ProofBudget) -> str:
     """Return the name of the file with the tree of a proof. size: without included columns."""
-    return f"{TREE}{'proof' if budget.near_best is None else 'near-best'}-{size}.npz"
+    return f"{TREE}{_kind(budget).removeprefix('proof-')}-{size}.npz"
+
+
+def _kind(budget: ProofBudget) -> str:
+    """Return what files of a proof are called. A proof within a limit does not replace one about all fits."""
+    return "proof-near-best" if budget.near_best is not None else "proof" if budget.limit is None else "proof-limited"
 
 
 def files_of_proof(
@@ -170,8 +175,7 @@ def files_of_proof(
     """Return the file of the proof for a size, and the folder of its log. counted: the size with included columns."""
     if folder is None:
         return None, None
-    near_best = budget.near_best is not None
-    name = "proof-near-best" if near_best else "proof"
+    name, near_best = _kind(budget), budget.near_best is not None
     log_folder = folder / proof_log_name(counted, near_best) if budget.log else None
     return folder / (f"{name}.json" if last else f"{name}-{size}.json"), log_folder
 
@@ -257,7 +261,8 @@ class ProofStore:
                 of_log = isinstance(error, OSError | DamagedFileError)
                 warn_of_damage(self.log if of_log else self.path, "the proof starts again", repr(error))
             else:
-                log.info("continuing the proof in %s", self.path)
+                if proof.search.active:
+                    log.info("continuing the proof in %s", self.path)
                 return proof
         tree, why = (None, "") if self.series is None else self.series.last_tree(self.size, self.budget)
         if tree is not None and "above" in tree:
@@ -431,6 +436,7 @@ class LossWatcher:
     ) -> None:  # fmt: skip
         self._size, self._budget, self._trees, self._on_slice = size, budget, trees, on_slice
         self._saved = self._told = time.monotonic()
+        self._followed: Mapping[str, Any] | None = None
 
     def begin(self, tree: LossTree) -> None:
         """Let the tree follow the leaves of this run, or those of the run before."""
@@ -442,7 +448,8 @@ class LossWatcher:
         if saved is None:
             saved, why = self._trees.last_tree(self._size, self._budget)
         if saved is not None and not tree.follow(saved):
-            why = "because the saved tree does not fit"
+            saved, why = None, "because the saved tree does not fit"
+        self._followed = saved
         if why and self._trees.last:
             log.info("the proof for size %d begins again, %s", self._size, why)
             tree.began_again = why
@@ -467,7 +474,7 @@ class LossWatcher:
         return False
 
     def at_end(self, tree: LossTree) -> None:
-        """Save the leaves."""
-        if self._trees is not None and (kept := tree.kept(MOST_TREE_BYTES)):
+        """Save the leaves; before the first node those that the tree follows, for the next run."""
+        if self._trees is not None and (kept := tree.kept(MOST_TREE_BYTES) or self._followed):
             self._trees.write(self._size, self._budget, kept)
             self._saved = time.monotonic()

@@ -150,13 +150,13 @@ class RunFolder:
             raise DataError(f"{self.path / MANIFEST} is damaged.", "Run the job from its file again: dsel run job.yaml")
         if (self.path / SELECTION).is_file():
             selection = open_selection(self.path)
-            made, other = "was saved from Python", "For this command, run a job: dsel init STORE, then dsel run."
             if is_from_sums(selection):
-                made, other = "is from sums of rows", "Or select again: dsel select --sums FILES --certify 10m."
-            raise MissingInputError(
-                f"{self.path} holds no job: its selection {made}.",
-                f"Prove it in Python: {certify_call(selection, self.path)}. {other}",
-            )
+                made = "is from sums of rows"
+                remedy = f"dsel certify {self.path} proves it, and dsel check-part {self.path} STORE checks it on rows."
+            else:
+                made, call = "was saved from Python", certify_call(selection, self.path)
+                remedy = f"Prove it in Python: {call}. For this command, run a job: dsel init STORE, then dsel run."
+            raise MissingInputError(f"{self.path} holds no job: its selection {made}.", remedy)
         raise MissingInputError(
             f"{self.path} holds no job: it has no complete {MANIFEST}.",
             "Name the folder that dsel run wrote to, or use dsel run. A job that ended before its data were open has "

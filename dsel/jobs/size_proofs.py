@@ -185,8 +185,9 @@ class _SizeProofs:
             try:
                 interrupted = self._prove(size, Deadline(seconds), nodes, runner)
             except OutOfTime as error:
-                unlogged = ", and has no log" if self._budget.log else ""
-                log.warning(self._note(size, f"has too little time{unlogged}: {error}; give it more time"))
+                words = ["has too little time"] if self._is_open(size) else []
+                words += ["has no log"] if self._budget.log else []
+                log.warning(self._note(size, f"{', and '.join(words)}: {error}; give it more time"))
                 if self._budget.near_best is None and self._known[size]:
                     bound = without_bound(self._subject, size, self._known[size])
                     self.proved.certificates[self._base + size] = bound
@@ -226,6 +227,11 @@ class _SizeProofs:
     def _certificate_of(self, size: int) -> Mapping[str, Any] | None:
         """Return the certificate of the selection for a size, included columns counted, or None."""
         return next((row for row in self._selection.certificate if row["size"] == size), None)
+
+    def _is_open(self, size: int) -> bool:
+        """Return whether there is no certificate yet that no proof improves, or a list is asked for."""
+        row = self._certificate_of(self._base + size)
+        return self._budget.near_best is not None or row is None or not is_finished(row, limited=False)
 
     def _with_time_needed(self, certificate: Certificate) -> Certificate:
         """Return a certificate with the time limit that suffices, if this one left too little time for a node."""

@@ -92,7 +92,7 @@ def verify(
         what = "a custom criterion" if selection.criterion is not None else f"the {selection.request.loss} deviance"
         raise OptionError(
             f"{path} minimizes {what}, and proofs have a log that can be checked for the squared error only.",
-            "A certificate by a loss is what its proof has shown: certify again to repeat the proof."
+            "A certificate by a loss is what its proof has shown. To repeat it, certify the job with another out."
             if selection.by_loss else "Select by the squared error to prove a selection with a log.",
         )  # fmt: skip
     alone = [one for one in selection.certificate if one["method"].startswith(NOTHING)]

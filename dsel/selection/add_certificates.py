@@ -14,12 +14,12 @@ from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.data_pass import PassLog, log_passes
 from dsel.search.exact.alternatives import NearBestAnswer, Verdict
 from dsel.search.exact.certificate import Certificate
-from dsel.selection.alternatives import FROM_PROOF, Alternatives, Price
+from dsel.selection.alternatives import Alternatives, Price
 from dsel.selection.answer import answer_fields, explained_share
 from dsel.selection.candidates import answer_of
 from dsel.selection.changes.compare import compared_again
 from dsel.selection.context import SelectionRun
-from dsel.selection.notes import FROM_NOISE, noise_note
+from dsel.selection.notes import notes_of_proof
 from dsel.selection.record_values import FrontRow
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import submodularity
@@ -55,9 +55,7 @@ def with_better_subset(run: SelectionRun, selection: Selection) -> Selection:
         fit = run.prepared.fit(chosen, run.validated.request.lam)
         kept = dependent if run.validated.items.keeps_dependent else dependent[:0]
         fields = answer_fields(run, fit, chosen, kept)
-        shares = f"they explain {fields['r2']:.4%}, those of {selection.method} {selection.r2:.4%}"
-        notes = [note for note in selection.notes if not note.startswith(FROM_NOISE)]
-        notes += filter(None, [noise_note(run, fit, chosen), f"{FROM_PROOF}: {shares}"])
+        notes = notes_of_proof(selection, run, fit, chosen, dependent, kept)
         found = replace(selection, **fields, notes=tuple(notes))
         found = compared_again(run, fit, found, selection)
     return with_passes(found, made)

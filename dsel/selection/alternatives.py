@@ -299,14 +299,19 @@ class Alternatives:
         """Return what was found in short sentences, as text: the list, the verdicts, and a selection that it lacks."""
         counts = {name: len(self.labels(name)) for name in VERDICTS}
         columns = f"{counted(self.size, self.noun)}{'' if self.noun == 'column' else ' of columns'}"
-        listed = f"{len(self.subsets)} subset{'' if len(self.subsets) == 1 else 's'} of {columns}"
+        verdicts = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+        if not self.subsets:
+            none = f"every allowed subset of {columns} is dependent (proved)"
+            return [none if self.complete else f"no independent subset of {columns} is known yet", verdicts]
+        listed = f"{counted(len(self.subsets), 'subset')} of {columns}"
         explained = self.total - self.best_error
-        last = (self.subsets[-1].error - self.best_error) / explained if self.subsets and explained > 0.0 else 0.0
+        last = (self.subsets[-1].error - self.best_error) / explained if explained > 0.0 else 0.0
         share = percent_between(self.within, last, self.complete_within if self.complete else np.inf)
         near = f"{listed} within {share} of the best"
         if self.by:
             sizes = sorted({row.size for row in self.subsets})
-            near = f"{len(self.subsets)} best subsets by {self.by}, of {sizes[0]} to {sizes[-1]} columns"
+            near = f"{counted(len(self.subsets), 'best subset')} by {self.by}, of "
+            near += f"{f'{sizes[0]} to ' if len(sizes) > 1 else ''}{counted(sizes[-1], 'column')}"
         if self.complete:
             others = "no other independent ones" if self.dependent_gap else "no others"
             near += f", {others}{' without near-copies' if self.copies else ''} (proved)"
@@ -323,7 +328,6 @@ class Alternatives:
             near += f"; {'only the best subset is proved' if self.proven else neither}"
         if self.largest_coefficient:
             near += f", among fits whose scaled coefficients are at most {self.largest_coefficient:.3g}"
-        verdicts = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
         return [near, verdicts, *self._about_selection()]
 
     def _about_selection(self) -> Iterator[str]:

@@ -29,9 +29,14 @@ def with_certificates(
     counts = selection.counts
     noise = float(counts.get("noise", {}).get("share", 0.0))
     groups = selection.request.groups is not None
+    always = {j for j in selection.indices if groups and j in selection.request.include}
     merged = {
-        size: replace(over_copies(one, counts, selection.k), noise=noise, groups=groups) for size, one in found.items()
-    }
+        size: replace(
+            over_copies(one, counts, selection.k), noise=noise, groups=groups,
+            indices=(*one.indices, *sorted(always - set(one.indices))),  # those that depend on other included ones
+        )
+        for size, one in found.items()
+    }  # fmt: skip
     for old in (Certificate.from_dict(values) for values in selection.certificate):
         new = merged.get(old.size)
         merged[old.size] = old if new is None else old.merged(new, of_list=of_list)

@@ -27,13 +27,14 @@ from dsel.search.exact.losses.proof import LossProblem, LossProof, Watcher, limi
 from dsel.search.exact.losses.wide_tree import prove_wide_loss
 from dsel.search.exact.near_best import ListRule
 from dsel.selection.add_certificates import Candidates, alternatives_in_data
-from dsel.selection.alternatives import FROM_PROOF, Alternatives
+from dsel.selection.alternatives import Alternatives
 from dsel.selection.answer import answer_fields
 from dsel.selection.certificates import with_certificates
 from dsel.selection.changes.compare import compared_again
 from dsel.selection.context import SelectionRun
 from dsel.selection.loss_notes import OF_MODELS, loss_notes, of_fit
 from dsel.selection.loss_search import LossSearch, candidate_columns, loss_data
+from dsel.selection.notes import notes_of_proof
 from dsel.selection.record_values import FrontRow
 from dsel.selection.represented import listed_over_copies
 from dsel.selection.result import Selection
@@ -99,7 +100,8 @@ def certify_loss(
             f"Exclude columns until there are at most {MOST_RELAXED}.",
         )
     total = fit_subsets(data, [np.empty(0, np.int64)])[0].value
-    sizes: Sequence[int] = range(min(base + 1, selection.k), selection.k + 1) if all_sizes else [selection.k]
+    k = selection.k if prover.items is None else min(selection.k, len(prover.items))
+    sizes: Sequence[int] = range(min(base + 1, k), k + 1) if all_sizes else [k]
     if listing is None and not run.context.keeps_trees:
         sizes = prover.unfinished(sizes, selection.certificate)
     found: dict[int, Certificate] = {}
@@ -129,7 +131,7 @@ def certify_loss(
                 listed[size] = proof.near_best
             if proof.ended == "interrupted":
                 break
-    if selection.k in listed:
+    if k in listed:
         *smaller, last = (prover.in_data(answer, found[size], total) for size, answer in listed.items())
         near = listed_over_copies(replace(last, smaller=tuple(smaller)), selection.counts, prover.errors_of)
         selection = replace(selection, alternatives=near)
@@ -224,7 +226,7 @@ class _Prover:
         )
         proof = prove_loss(
             self.problem, min(size, len(items)), include=include, incumbent=(tuple(incumbent), best.error),
-            seconds=seconds, nodes=nodes, listing=listing, watcher=watcher,
+            seconds=seconds, nodes=nodes, listing=listing if len(items) > len(include) else None, watcher=watcher,
         )  # fmt: skip
         return replace(proof, members=tuple(int(j) for i in proof.members for j in items[i]))
 
@@ -349,11 +351,10 @@ def _with_better(search: LossSearch, selection: Selection, found: dict[int, Cert
     chosen, dependent, last = search.final_fit(search.run)
     kept = dependent if search.run.validated.items.keeps_dependent else dependent[:0]
     fields = answer_fields(search.run, last, chosen, kept)
-    shares = f"they explain {fields['r2']:.4%}, those of {selection.method} {selection.r2:.4%}"
-    note = f"{FROM_PROOF}: {shares}"
     figures = search.class_figures()
     counts = {**selection.counts, **search.figures()}
     notes = [note for note in selection.notes if not of_fit(note)]
     notes += [note for note in loss_notes(search, search.run) if of_fit(note)]
-    answer = replace(selection, **fields, class_figures=figures, counts=counts, notes=(*notes, note))
+    notes = notes_of_proof(replace(selection, notes=tuple(notes)), search.run, last, chosen, dependent, kept)
+    answer = replace(selection, **fields, class_figures=figures, counts=counts, notes=tuple(notes))
     return compared_again(search.run, last, answer, selection, search)

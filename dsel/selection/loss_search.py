@@ -45,6 +45,7 @@ from dsel.passes.refit import Fit
 from dsel.passes.statistics import Statistics
 from dsel.search.anytime import AnytimeSearch, SavedAs
 from dsel.search.exact.alternatives import swap_values
+from dsel.search.exact.certificate import NOTHING
 from dsel.search.method import OnSlice
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, improving
 from dsel.selection.candidates import by_gain
@@ -280,7 +281,9 @@ class LossSearch:
         run = replace(run, context=context)
         outcome = run_method(self._with_share_of_time(run, first=about is None))
         self.iterations += outcome.iterations
-        self.exact = self.exact or any(proof.proven for proof in outcome.certificates)
+        self.exact = self.exact or any(
+            proof.proven and not proof.method.startswith(NOTHING) for proof in outcome.certificates
+        )
         points = [*outcome.front, *greedy_references(run.subject, run.most)]
         if about is not None and self.sizes[near] and run.validated.groups is None:
             points += self._swaps(run, near)

@@ -17,10 +17,12 @@ from dsel.passes.noise import CHANCE
 from dsel.passes.refit import Fit
 from dsel.passes.sums import Sums
 from dsel.planning.validation import MOST_GROUPED
+from dsel.selection.alternatives import FROM_PROOF
 from dsel.selection.answer import Answer, in_data_units
 from dsel.selection.context import SelectionRun
 from dsel.selection.information_criteria import NAMES, unit_of_weights
-from dsel.selection.perfect_fit import saturation
+from dsel.selection.perfect_fit import NEARLY_ANY, saturation
+from dsel.selection.record import SelectionRecord
 
 #: How the note on noisy sums begins.
 FROM_NOISE = "made from noisy sums"
@@ -28,6 +30,8 @@ FROM_NOISE = "made from noisy sums"
 _AGREEMENT = 1e-6
 #: Up to this many different whole numbers may be classes.
 _MOST_CLASSES = 10
+#: Words of the notes on the chosen columns, which other columns do not have.
+_OF_CHOSEN = (FROM_NOISE, "as the intercept, which", NEARLY_ANY, "differs by rounding from", "on the others ")
 
 _NOTES: list[Callable[[Answer], Iterator[str]]] = []
 
@@ -154,14 +158,17 @@ def _left_out_rows(answer: Answer) -> Iterator[str]:
 
 @_note
 def _as_many_as_rows(answer: Answer) -> Iterator[str]:
-    yield from saturation(answer.run, int(answer.chosen.size))
+    yield from saturation(answer.run, answer.chosen)
 
 
 @_note
 def _constant_columns(answer: Answer) -> Iterator[str]:
+    yield from _as_intercept(answer.run, answer.chosen)
+
+
+def _as_intercept(run: SelectionRun, chosen: Ints) -> Iterator[str]:
     """Say that a constant column acts as the intercept."""
-    run = answer.run
-    constant = answer.chosen[run.prepared.statistics.constant[answer.chosen]]
+    constant = chosen[run.prepared.statistics.constant[chosen]]
     if constant.size:
         which = counted(constant.size, "constant column acts", "constant columns act")
         without = f"preprocess {run.validated.request.preprocess} does not have"
@@ -232,14 +239,36 @@ def _nothing_chosen(answer: Answer) -> Iterator[str]:
 
 @_note
 def _dependent_columns(answer: Answer) -> Iterator[str]:
+    yield from _on_others(answer.run, answer.dependent, answer.kept)
+
+
+def _on_others(run: SelectionRun, dependent: Ints, kept: Ints) -> Iterator[str]:
     """Say which columns depend on others, and whether they have coefficient 0 or were left out."""
-    count = answer.dependent.size
+    count = dependent.size
     if count:
         which = counted(count, "column that depends", "columns that depend")
         what = noun(count, "has", "have") + " coefficient 0"
-        if not answer.kept.size:
+        if not kept.size:
             what = noun(count, "was", "were") + " left out"
-        yield f"{which} on the others {what}: {format_labels(answer.run.dataset.features, answer.dependent)}"
+        yield f"{which} on the others {what}: {format_labels(run.dataset.features, dependent)}"
+
+
+def notes_of_proof(
+    selection: SelectionRecord, run: SelectionRun, fit: Fit, chosen: Ints, dependent: Ints, kept: Ints
+) -> list[str]:
+    """Return the notes of a selection whose columns a proof replaced by better ones, and one that says so.
+
+    fit, chosen, dependent, kept: of the new columns, as an `Answer` has them.
+    """
+    first = next((note for note in selection.notes if note.startswith(FROM_PROOF)), "")
+    now, before = (f"{1.0 - error / fit.total:.4%}" for error in (fit.error, selection.error))
+    before = first.partition(", those of ")[2] or f"{selection.method} {before}{selection.less_penalty}"
+    about = (*_OF_CHOSEN, FROM_PROOF)
+    return [
+        *(note for note in selection.notes if not any(words in note for words in about)),
+        *filter(None, [noise_note(run, fit, chosen)]), *_as_intercept(run, chosen), *saturation(run, chosen),
+        *_on_others(run, dependent, kept), f"{FROM_PROOF}: they explain {now}, those of {before}",
+    ]  # fmt: skip
 
 
 def noise_note(run: SelectionRun, fit: Fit, chosen: Ints) -> str:

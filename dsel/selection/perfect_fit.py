@@ -11,16 +11,20 @@ from dataclasses import replace
 import numpy as np
 
 from dsel._lib.text import counted, counted_items
+from dsel._lib.types import Ints
 from dsel.data.labels import format_labels
 from dsel.search.exact.certificate import up_to
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.context import SelectionRun
 from dsel.selection.run_method import forward_reference
+from dsel.selection.search_sizes import residual_and_freedom
 
 #: What a perfect fit leaves, as a share of ||Y||^2. Smaller errors are rounding errors of the Gram matrix.
 PERFECT = 1e-12
 #: From this share of the rows on, R2 says little about new rows.
 _SATURATED = 0.8
+#: Words of the note on it.
+NEARLY_ANY = "nearly whatever Y is"
 
 
 def stopped_at_perfect_fit(run: SelectionRun, outcome: SearchOutcome, exact: bool) -> SearchOutcome:
@@ -48,12 +52,17 @@ def perfect_only(run: SelectionRun, front: Sequence[FrontPoint]) -> tuple[FrontP
     return tuple(front[: places[0] + 1]) if places else tuple(front)
 
 
-def saturation(run: SelectionRun, size: int) -> Iterator[str]:
-    """Yield a note if nearly as many columns as rows are chosen."""
+def saturation(run: SelectionRun, chosen: Ints) -> Iterator[str]:
+    """Yield a note if the columns, as far as a ridge penalty leaves them free, are nearly as many as the rows."""
+    size, lam = int(chosen.size), run.validated.request.lam
+    if lam and run.validated.loss is not None:
+        return
     rows = run.dataset.m - (run.validated.request.preprocess in ("standardize", "center"))
-    if size >= _SATURATED * rows and run.whole.n >= 2 and run.dataset.n_targets:
+    if size < _SATURATED * rows or run.whole.n < 2 or not run.dataset.n_targets:
+        return
+    if not lam or residual_and_freedom(run.whole, chosen.tolist())[1] >= _SATURATED * rows:
         fit = f"{counted(size, 'column')} {'fits' if size == 1 else 'fit'} {counted(run.dataset.m, 'row')}"
-        yield f"{fit} nearly whatever Y is: R2 says nothing about new rows; choose fewer"
+        yield f"{fit} {NEARLY_ANY}, which says nothing about new rows; choose fewer"
 
 
 def _is_perfect(run: SelectionRun, point: FrontPoint) -> bool:

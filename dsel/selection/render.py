@@ -30,6 +30,15 @@ _LEAST_GUARANTEE = 0.01
 _LISTED, _FEW = 20, 20
 #: Stands after the subset that is the answer.
 _MARK = " <-"
+#: Why a search ended, in words.
+_ENDS = {
+    "complete": "it ran to its end", "iterations": "it made all that were allowed",
+    "seconds": "the time limit ended it", "memory": "the memory limit ended it",
+    "patience": "it found nothing better for a long time", "target": "it reached the target",
+    "bound": "it reached the proved bound", "proven": "its answer is proved",
+    "goal": "its bounds exclude better subsets, up to gamma and epsilon", "failed": "no proof was possible",
+    "contradiction": "rounding contradicts its bounds",
+}  # fmt: skip
 
 
 def render(selection: SelectionRecord, width: int | None = None, *, details: bool = False) -> str:
@@ -185,9 +194,14 @@ def describe_cost(selection: SelectionRecord) -> Iterator[str]:
     evaluated = selection.counts.get("evaluated") if selection.criterion is not None else None
     evaluations = "" if evaluated is None else f", {evaluated:,} {noun(evaluated, 'evaluation')} of the criterion"
     iterations = f"{selection.iterations:,} {noun(selection.iterations, 'iteration')}"
-    yield f"{iterations}{evaluations}, ended by {selection.ended}; {read}; {seconds}"
+    yield f"{iterations}{evaluations}: {end_of_search(selection)}; {read}; {seconds}"
     if selection.plan is not None:
         yield _plan(selection.plan, bool(selection.certificate))
+
+
+def end_of_search(selection: SelectionRecord) -> str:
+    """Return why the search ended, in words."""
+    return _ENDS.get(selection.ended, selection.ended)
 
 
 def describe_guarantees(selection: SelectionRecord) -> Iterator[str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dsel._lib.text import shorten
+from dsel._lib.text import noun, shorten
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.information_criteria import CriterionRow, preferred_sizes
 from dsel.selection.record import SelectionRecord
 from dsel.selection.render import render
 from dsel.selection.results.apply import Kind, predict, transform
 from dsel.selection.results.score import score
-from dsel.selection.saved import certify_call, read_selection, save_selection
+from dsel.selection.saved import certify_call, is_from_sums, read_selection, save_selection
 from dsel.storage.paths import AnyPath, as_path, resolve_run
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ class Selection(SelectionRecord):
     fingerprint : str, optional
         Digest of the store.
     bytes_read, passes : int
-        Over the data, with the final check and with proofs. `plan` has those of the selection alone.
+        Over the data, with the final check and with proofs, without those of processes that were interrupted. `plan`
+        has those of the selection alone.
     seconds : dict
         Time of each stage, in a job that was interrupted and continued that of all its processes.
     peak_memory : dict
@@ -227,7 +228,7 @@ class Selection(SelectionRecord):
     def __repr__(self) -> str:
         share = f"{self.share_name} {self.r2:.6g}"
         share = f"{self.request.loss}, {share}" if self.by_loss else share
-        about = f"{len(self)} of {self.shape[1]:,} columns, {share}, {self.method}"
+        about = f"{len(self)} of {self.shape[1]:,} {noun(self.shape[1], 'column')}, {share}, {self.method}"
         return f"<Selection: {about}: {shorten(self.names, _SHOWN)}>"
 
     def __str__(self) -> str:
@@ -463,6 +464,6 @@ def report(result: Selection | str | AnyPath, out: str | AnyPath | None = None) 
     stability = Stability.open(folder) if (folder / FILE).is_file() else None
     history = read_history(folder.parent) if (folder / SUMMARY).is_file() else []
     place = folder / "report.html" if out is None else as_path(out)
-    of_job = (folder / "job.json").is_file()
-    certify = f"dsel certify {folder}" if of_job else certify_call(selection, folder)
+    by_command = (folder / "job.json").is_file() or is_from_sums(selection)
+    certify = f"dsel certify {folder}" if by_command else certify_call(selection, folder)
     return write_report(selection, place, stability, history, certify)

@@ -67,14 +67,22 @@ def certify_call(selection: SelectionRecord, folder: AnyPath | None = None) -> s
 
 def save_selection(selection: SelectionRecord, folder: AnyPath, *, overwrite: bool = False) -> AnyPath:
     """Write a selection to a folder, and return the folder. `Selection.save` describes it."""
-    if not overwrite and (folder / SELECTION).is_file():
-        raise OutputError(f"{folder} holds a selection already.", "Choose another folder, or overwrite=True.")
+    if not overwrite:
+        require_new(folder)
     try:
         paths.make_folder(folder)
         _write(selection, folder)
     except OSError as error:
         raise OutputError(f"The selection cannot be written to {folder}: {error}.") from error
     return folder
+
+
+def require_new(folder: AnyPath) -> None:
+    """Raise OutputError if a folder holds a selection."""
+    if (folder / SELECTION).is_file():
+        raise OutputError(
+            f"{folder} holds a selection already.", "Choose another folder, or overwrite=True (--overwrite)."
+        )
 
 
 def _write(selection: SelectionRecord, folder: AnyPath) -> None:

@@ -257,8 +257,9 @@ def _criterion_context(run: SelectionRun) -> CriterionContext:
     assert rule is not None
     of_all = None
     if rule.by == "cp":
-        if not whole.has_gram:
-            raise OptionError("Cp needs the Gram matrix in memory.", "Choose by aicc or bic.")
+        if not whole.has_gram or run.prepared.errors is not None:
+            what = "the Gram matrix in memory" if run.prepared.errors is None else "all of the data, not reduced ones"
+            raise OptionError(f"Cp needs {what}.", "Choose by aicc or bic.")
         of_all = residual_and_freedom(whole, run.objective.in_data(range(run.objective.n)))
     context = CriterionContext(
         weight, run.dataset.n_targets, run.subject.n, whole.total, rule.gamma, run.has_intercept, of_all
@@ -274,11 +275,18 @@ def _by_criterion(run: SelectionRun, subsets: Subsets, context: CriterionContext
     whole = run.prepared.objective(validated.request.lam)
     assert rule is not None
     by: Any = rule.by
+    chosen = [[*run.base, *members] for members in subsets]
+    of_data = (
+        [None] * len(chosen)
+        if run.prepared.errors is None
+        else run.prepared.errors([np.sort(np.asarray(S, np.int64)) for S in chosen], validated.request.lam)
+    )
     points: dict[int, SizePoint] = {}  # where columns depend on others, the last subsets are of one size
-    for members in subsets:
+    for members, S, error in zip(subsets, chosen, of_data, strict=True):
         if (s := validated.items.count(members)) in points:
             continue
-        rss, freedom = residual_and_freedom(whole, [*run.base, *members])
+        rss, freedom = residual_and_freedom(whole, S)
+        rss = rss if error is None else error[1]  # of a reduced problem, the errors of the data
         points[s] = SizePoint(validated.included + s, context.value(by, rss, freedom, s))
     name = NAMES[by] + (f" (gamma {rule.gamma:g})" if by == "ebic" else "")
     largest = "the size of largest adjusted R2 (value: minus the adjusted R2)"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,16 +29,11 @@ from dsel.storage.object_store import ObjectPath
 from dsel.storage.paths import as_path
 from dsel.storage.retries import connection
 from pipelines.s3_faults import KINDS, FaultProxy, Kind, Request, drawn
-from tests.cli_runner import call
+from tests.cli_runner import LIMIT, PLAIN, Forked, call
 from tests.cloud.conftest import SECRETS
 
-DSEL = ("-m", "dsel")
 #: `dsel` whose job reads in its own process: starting a worker takes longer.
-ALONE = (
-    "-c",
-    "from pytest import MonkeyPatch\nfrom tests.no_workers import run_here\nrun_here(MonkeyPatch())\n"
-    "from dsel.__main__ import main\nmain()",
-)
+ALONE = f"from pytest import MonkeyPatch\nfrom tests.no_workers import run_here\nrun_here(MonkeyPatch())\n{PLAIN}"
 ROUNDS, N = 12, 16
 RNG = np.random.default_rng(8)
 X = RNG.integers(-512, 512, size=(400, N)) / 256
@@ -54,13 +47,10 @@ class Shell:
     proxy: FaultProxy
     said: list[str] = field(default_factory=list)
 
-    def run(self, *arguments: Any) -> tuple[int, str]:
-        process = subprocess.Popen(
-            [sys.executable, *map(str, arguments)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2],
-        )  # fmt: skip
+    def run(self, program: str, *arguments: Any, cwd: Path | None = None) -> tuple[int | None, str]:
+        process = Forked(program, *arguments, cwd=cwd)
         self.pid = process.pid
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(LIMIT)
         self.said += [out, err]
         return process.returncode, out + err
 
@@ -103,13 +93,13 @@ def test_no_round_is_computed_twice_after_any_kill(url: str, proxy: FaultProxy, 
     np.savetxt(table, np.column_stack([X, Y]), "%.17g", ",", header=names, comments="")
     as_path(f"{url}/table.csv").write_bytes(table.read_bytes())  # type: ignore[union-attr]
     ingestion = f"ingest('{url}/table.csv', '{url}/data.zarr', target=['y'], chunks=(50, {N}))"
-    command = ("-c", f"from dsel.data.ingest import ingest; {ingestion}")
+    command = f"from dsel.data.ingest import ingest; {ingestion}"
     shell.hit(signal.SIGKILL, "data.zarr.ingesting/progress.json", 4, done=True, faults=1)
-    assert shell.run(*command)[0] == -signal.SIGKILL
+    assert shell.run(command)[0] == -signal.SIGKILL
     with pytest.raises(MissingInputError, match="was interrupted"):
         open_store(f"{url}/data.zarr")
     proxy.after = None
-    code, said = shell.run(*command)
+    code, said = shell.run(command)
     assert code == 0, said
     chunks = [request.key for request in proxy.done("PUT", "data.zarr/X/c/")]
     assert len(set(chunks)) == 8
@@ -129,7 +119,7 @@ def test_no_round_is_computed_twice_after_any_kill(url: str, proxy: FaultProxy, 
     rounds = (1, 6, 10, 12)  # saved after each of them
     for (number, part, nth, done), reached in zip(kills, rounds, strict=True):
         shell.hit(number, part, nth, done, faults=reached)
-        code, said = shell.run(*ALONE, "run", job) if reached == 1 else shell.run(*ALONE, "resume", out)
+        code, said = shell.run(ALONE, "run", job) if reached == 1 else shell.run(ALONE, "resume", out)
         assert code == (75 if number == signal.SIGTERM else -number), said
         proxy.rule, proxy.after = drawn(reached, share=0.1), None
         saved = json.loads((out / "checkpoint.json").read_bytes())
@@ -190,7 +180,7 @@ def test_a_search_on_workers_writes_journal_and_objective_to_the_bucket(
     x, y = X[:200, :12], X[:200, :3].sum(axis=1)
     ingest_arrays(x, store, y=y, chunks=(100, 12))
     (tmp_path / "own.py").write_text(OWN)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(Path(dsel.__file__).parents[1])]))
+    monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     job = tmp_path / "job.yaml"
     keys = {"store": store, "k": 3, "seed": 5, "cluster": {"local": {"workers": 1, "memory": "600MB"}}}
@@ -200,9 +190,9 @@ def test_a_search_on_workers_writes_journal_and_objective_to_the_bucket(
         "checkpoint_evaluations": 50,
     }))  # fmt: skip
     shell.hit(signal.SIGTERM, "checkpoint.json", 2, done=True, faults=3)
-    assert shell.run(*DSEL, "run", job)[0] == 75
+    assert shell.run(PLAIN, "run", job, cwd=tmp_path)[0] == 75
     proxy.rule, proxy.after = drawn(4, share=0.05), None
-    code, said = shell.run(*DSEL, "resume", out)
+    code, said = shell.call("resume", out)
     assert code == 0, said
     found = dsel.open_selection(out)
     scope: dict[str, Any] = {}

@@ -207,6 +207,9 @@ def test_an_error_names_all_differences_before_anything_is_written(tmp_path: Pat
 
 
 def test_a_renamed_column_is_recognized(tmp_path: Path) -> None:
+    dsel.ingest(pd.DataFrame({"a": [1.0, 2.0]}), tmp_path / "blank")
+    with pytest.raises(DataError, match="column 'a' is missing and ' a ' is new: perhaps it was renamed"):
+        dsel.append(pd.DataFrame({" a ": [3.0]}), tmp_path / "blank")
     frame = pd.DataFrame({"pressure": [1.0, 2.0], "yield": [0.0, 1.0]})
     dsel.ingest(frame, tmp_path / "s", target="yield")
     with pytest.raises(DataError, match="'pressure' is missing and 'Pressure1' is new: perhaps it was renamed"):
@@ -262,6 +265,32 @@ def test_a_file_of_another_format_gets_the_options_of_the_ingest_that_its_format
     pd.DataFrame({**dict(zip(LABELS, X[20:].T, strict=True)), "Y": Y[20:]}).to_csv(tmp_path / "1.csv", index=False)
     dsel.append(tmp_path / "1.csv", tmp_path / "s")  # variable is no option of text files
     assert rows_seen(tmp_path / "s") == M
+
+
+def test_a_text_file_has_the_categories_that_a_type_has_shown(tmp_path: Path) -> None:
+    frame = table().astype({"colour": "category"})
+    dsel.ingest(frame, tmp_path / "s", **TABLE | {"categorical": None})
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    assert dsel.append(tmp_path / "new.csv", tmp_path / "s").shape[0] == 2 * M
+    x = open_store(tmp_path / "s").x
+    assert np.array_equal(x.read(0, M), x.read(M, 2 * M))
+
+
+def test_missing_targets_are_told_of(tmp_path: Path) -> None:
+    dsel.ingest(pd.DataFrame({"a": [1.0, 2.0], "y": [1.0, 2.0]}), tmp_path / "s", target="y")
+    report = dsel.append(pd.DataFrame({"a": [3.0, 4.0], "y": [np.nan, 2.0]}), tmp_path / "s")
+    assert report.missing_targets == {"y": 1}
+    assert any(line.startswith("missing targets in the new rows: y (1); no selection") for line in report.lines())
+
+
+def test_an_error_about_an_option_of_the_ingest_says_so(tmp_path: Path) -> None:
+    X = np.ones((3, 2))
+    np.savez(tmp_path / "a.npz", X=X, w=X[:, 0])
+    np.savez(tmp_path / "b.npz", X=X, v=X[:, 0])
+    dsel.ingest(tmp_path / "a.npz", tmp_path / "s", weight="w")
+    with pytest.raises(OptionError, match="This weight is that with which the store was ingested"):
+        dsel.append(tmp_path / "b.npz", tmp_path / "s")
+    assert dsel.append(tmp_path / "b.npz", tmp_path / "s", weight="v").rows == 3
 
 
 def test_labels_of_samples_that_the_store_has_no_place_for_are_left_out(tmp_path: Path) -> None:

@@ -123,6 +123,12 @@ def test_a_word_is_a_number_whatever_stands_around_it_or_is_reported(tmp_path: P
             stored(tmp_path, text)
 
 
+def test_a_point_is_no_decimal_mark_next_to_another_one(tmp_path: Path) -> None:
+    text = "a;y\n" + "".join(f"{i},5;1\n" for i in range(5)) + "1.234;2\n"
+    with pytest.raises(DataError, match=r"'1.234' is not a number .* write them without marks of thousands"):
+        stored(tmp_path, text, separator=";", decimal=",")
+
+
 def test_separator_decimal_mark_and_line_breaks_in_quotes(tmp_path: Path) -> None:
     text = 'name;a;b\n"first\nline";1,5;2\n"x;y";-3,25;4\n'
     store = stored(tmp_path, text, separator=";", decimal=",", index="name")

@@ -313,6 +313,8 @@ def test_a_wide_store_has_no_proof_log(tmp_path, few_dense):
         OptionError, match="log is asked for, and a proof about 14 columns has none, because it makes passes"
     ):
         certify_selection(dataset, request, selection, ProofBudget(log=True), folder=tmp_path)
+    with pytest.raises(CapacityError, match="Near-best subsets of 14 columns are not listed"):  # also without a log
+        certify_selection(dataset, request, selection, ProofBudget(log=True, near_best=ListLimits()), folder=tmp_path)
 
 
 def test_the_log_of_a_wide_job_is_refused_before_data_are_read(tmp_path):
@@ -407,6 +409,21 @@ def test_a_limit_for_coefficients_is_for_many_columns_that_depend_on_each_other(
     assert found.certificate[-1]["proven"]
     assert found.certificate[-1]["indices"] == [3, 8, 20]
     assert (found.certificate[-1]["coefficients"] > 0.0) == is_limited
+
+
+def test_a_finished_proof_within_a_limit_does_not_continue_and_replaces_no_other_one(tmp_path):
+    wide = np.random.default_rng(0).standard_normal((100, starting_subset.MANY_COLUMNS))
+    ingest_arrays(wide, tmp_path / "store", y=wide[:, :3] @ [[3.0], [2.0], [1.0]] + wide[:, 3:4])
+    job = job_file(tmp_path, k=3, method="forward")
+    finished(job)
+    call("certify", job.out, "--nodes", 1)
+    saved = (job.out / "proof.json").read_bytes()
+    for _ in range(2):
+        code, out, said = call("certify", job.out, "--largest-coefficient", 1)
+        assert code == 0
+        assert "proved optimal among fits" in out
+        assert "continuing the proof" not in said
+    assert (job.out / "proof.json").read_bytes() == saved
 
 
 def with_log(folder, **budget):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -149,3 +150,42 @@ def test_a_custom_criterion_has_no_certificate() -> None:
         dsel.certify(selection, X, Y)
     with pytest.raises(OptionError, match="no list of near-best subsets"):
         dsel.alternatives(selection, X, Y)
+
+
+@pytest.mark.parametrize("method", ["greedy-rls", "kfold"])
+def test_rows_that_were_held_out_take_no_part_in_a_proof(method: str) -> None:
+    selection = dsel.select(X, Y, k=2, method=method, held_out=0.3, lam_grid=(0.1, 1.0), sample_weight=WEIGHTS)
+    proved = dsel.certify(selection, X, Y, sample_weight=WEIGHTS)
+    assert proved.certificate[0]["proven"]
+    assert proved.error <= selection.error
+    assert dsel.alternatives(selection, X, Y, sample_weight=WEIGHTS).proven
+
+
+def test_groups_in_memory_that_were_held_out_are_refused() -> None:
+    selection = dsel.select(X, Y, k=2, method="kfold", folds=3, held_out=0.3, row_groups=np.arange(40) // 2)
+    with pytest.raises(OptionError, match=r"held out groups of rows in memory.*held_out=\(X, Y\)"):
+        dsel.certify(selection, X, Y)
+
+
+def test_notes_are_about_the_columns_that_a_proof_found() -> None:
+    A = np.random.default_rng(3).normal(size=(30, 6))
+    A[:, 0], y = 1.0, A[:, 1] + A[:, 2] - A[:, 3]
+    found = dsel.select(A, y, k=2, method="exchange", preprocess="none", include=[0], restarts=1)
+    first = "the proof found these columns: they explain 1.0000%, those of random 0.5000%"
+    free = found.request.model_copy(update={"include": ()})
+    (note,) = dsel.certify(replace(found, request=free, notes=(*found.notes, first)), A, y).notes
+    assert "as the intercept" in found.notes[0]
+    assert note.startswith("the proof found these columns: they explain ")
+    assert note.endswith(", those of random 0.5000%")
+
+
+def test_with_a_penalty_a_note_compares_what_the_proof_is_about() -> None:
+    rng = np.random.default_rng(1)
+    A = rng.normal(size=(12, 6))
+    y = A @ rng.normal(size=6) + rng.normal(size=12)
+    found = dsel.select(A, y, k=2, method="random", lam=20.0, draws=1, seed=1)
+    better = dsel.certify(found, A, y)
+    assert better.r2 < found.r2  # f counts the penalty
+    shares = (1.0 - one.error / 12.0 for one in (better, found))
+    said = "the proof found these columns: they explain {:.4%}, those of random {:.4%}, less the penalty"
+    assert better.notes[-1] == said.format(*shares)

@@ -150,6 +150,17 @@ def test_the_commands_continue(store: Path) -> None:
     assert "deviance + penalty" in text
 
 
+def test_a_proof_within_a_limit_leaves_the_leaves_of_the_other_one(store: Path) -> None:
+    asked = job(store)
+    finished(asked)
+    out = Path(str(asked.out))
+    call("certify", out, "--nodes", 10)
+    leaves = (out / "tree-of-proof-5.npz").read_bytes()
+    call("certify", out, "--nodes", 10, "--largest-coefficient", 1)
+    assert (out / "tree-of-proof-5.npz").read_bytes() == leaves
+    assert (out / "tree-of-limited-5.npz").exists()
+
+
 def test_without_a_penalty_a_finished_proof_is_not_repeated_either(store: Path) -> None:
     asked = job(store, k=2, lam=0.0)
     finished(asked)
@@ -186,6 +197,21 @@ def test_a_job_lists_alternatives_and_each_night_continues(store: Path) -> None:
     assert whole.alternatives is not None
     assert found.alternatives.verdicts == whole.alternatives.verdicts
     assert [row.indices for row in found.alternatives.subsets] == [row.indices for row in whole.alternatives.subsets]
+
+
+def test_a_night_without_time_for_a_node_leaves_the_tree_to_the_next_one(store: Path) -> None:
+    runs = {"folder": str(store.parent / "runs"), "keep": 3}
+    found = []
+    for night, seconds in enumerate((3600.0, 1e-6, 3600.0)):
+        if night:
+            X, y = rows(night, 5)
+            np.save(store.parent / "x.npy", X)
+            np.save(store.parent / "y.npy", y[:, None])
+            dsel.append(store.parent / "x.npy", store, y=store.parent / "y.npy", again=True)
+        found.append(run_job(job(store, runs, k=2, certify={"time": seconds})).certificate[-1])
+    assert [row["nodes"] > 0 for row in found] == [True, False, True]
+    assert (found[-1]["began_again"], found[-1]["proven"]) == ("", True)
+    assert found[-1]["leaves_checked"] > 0
 
 
 def test_a_job_weights_classes(store: Path) -> None:

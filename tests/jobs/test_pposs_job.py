@@ -15,7 +15,7 @@ import yaml
 
 import dsel
 from dsel.search.journal import read_journal
-from tests.cli_runner import call, start, start_held, wait_for
+from tests.cli_runner import HELD, PLAIN, Forked, call, wait_for
 from tests.stores import make_store, regression
 
 ROOT = Path(__file__).parents[2]
@@ -85,7 +85,7 @@ class TestAJobFromTheShell:
         monkeypatch.chdir(folder)
         monkeypatch.syspath_prepend(str(folder))
         calls, checkpoint = folder / "calls", folder / "job.result" / "checkpoint.json"
-        first = start_held("run", folder / "job.yaml", cwd=folder)
+        first = Forked(HELD, "run", folder / "job.yaml", cwd=folder)
         wait_for(lambda: checkpoint.exists() or first.poll() is not None)
         first.send_signal(signal.SIGTERM)
         _, err = first.communicate(timeout=600)
@@ -119,7 +119,7 @@ class TestAJobFromTheShell:
         (folder / "own.py").write_text(slow)
         job = yaml.safe_load((folder / "job.yaml").read_text()) | {"criterion": "own:slow"}
         (folder / "job.yaml").write_text(yaml.safe_dump(job))
-        run = start("run", folder / "job.yaml", cwd=folder)
+        run = Forked(PLAIN, "run", folder / "job.yaml", cwd=folder)
         wait_for(lambda: (folder / "calls").exists() or run.poll() is not None)
         run.send_signal(signal.SIGTERM)
         _, err = run.communicate(timeout=60)

@@ -244,6 +244,9 @@ def test_the_folder_of_the_runs_stands_for_the_last_one_in_the_commands_of_proof
     assert dsel.open_selection(folder / "runs").alternatives is not None
     assert call("certify", folder / "runs", "--all-sizes")[0] == 0
     assert {row["size"] for row in dsel.open_selection(folder / "runs").certificate} == {1, 2}
+    narrow(folder, 1, 5)
+    code, _, said = call("certify", folder / "runs")
+    assert (code, "Run the job again: each run gets its own folder." in said) == (65, True)
 
 
 def test_groups_of_columns_need_no_search_the_next_night(folder: Path) -> None:

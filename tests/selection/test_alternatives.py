@@ -258,6 +258,27 @@ def test_an_unfinished_proof_claims_only_what_it_proved() -> None:
         assert price.bound_without <= min(f for S, f in values.items() if price.index not in S) + 1e-9
 
 
+def test_a_list_of_one_subset_or_of_none_is_in_words() -> None:
+    found = dsel.alternatives(dsel.select(X, Y, k=2, method="forward"), X, Y, nbest=1, by="bic")
+    size = len(found.subsets[0].indices)
+    assert str(found).startswith(f"1 best subset by bic, of {size} columns, no others (proved)")
+    few, y = X[:5, :6], Y[:5]  # centered rows: no five columns are independent
+    found = dsel.alternatives(dsel.select(few, y, k=5, method="forward"), few, y)
+    assert found.lines()[0] == "every allowed subset of 5 columns is dependent (proved)"
+
+
+def test_by_a_loss_the_list_is_of_as_many_columns_as_can_be_chosen() -> None:
+    A, y = X[:, :5].copy(), np.exp(X[:, 0] / 4)
+    few = dsel.select(A, y, k=5, loss="gamma", exclude=[4], include=[3], lam=1.0, method="forward")
+    assert dsel.alternatives(few, A, y).labels("necessary") == ["x0", "x1", "x2"]
+    assert [row["size"] for row in dsel.certify(few, A, y, sizes="all").certificate] == [2, 3, 4]
+    A[:, 2:] = 1.0
+    one = dsel.select(A, y, k=2, loss="gamma", groups=[[0, 1]], include=[0], method="backward")
+    assert not any("proves the best subset" in note for note in one.notes)  # there is one alone
+    with pytest.raises(OptionError, match="no column can be chosen besides the included ones"):
+        dsel.alternatives(one, A, y)
+
+
 def test_a_list_knows_what_the_certificate_of_the_selection_proves() -> None:
     proved = dsel.certify(dsel.select(X, Y, k=K), X, Y)
     budget = certify.ProofBudget(nodes=1, near_best=ListLimits(within=0.2))

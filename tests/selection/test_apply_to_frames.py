@@ -423,3 +423,12 @@ def test_approximations_of_categories_name_their_indicators(tmp_path: Path) -> N
     dsel.ingest(frame, tmp_path / "store.zarr", categorical=["town"])
     stored = dsel.select(tmp_path / "store.zarr", k=1)
     assert stored.predict(tmp_path / "store.zarr").target.values.tolist() == list(stored.approximated)
+
+
+@pytest.mark.parametrize("targets", [1, 2])
+def test_no_chosen_column_predicts_the_mean_for_each_row_of_polars(targets):
+    rng = np.random.default_rng(0)
+    frame, y = pl.DataFrame(rng.standard_normal((40, 3))), rng.standard_normal((40, 2))[:, :targets]
+    selection = dsel.select(frame, y, k="auto", choose_k="bic", method="forward")
+    assert len(selection) == 0
+    np.testing.assert_allclose(selection.predict(frame), np.broadcast_to(y.mean(axis=0), y.shape))

@@ -47,6 +47,13 @@ def test_as_many_columns_as_rows_are_noted_and_no_error_is_negative(k: int) -> N
     assert all(row.error >= 0.0 for row in found.trace)
 
 
+@pytest.mark.parametrize(("lam", "free"), [(1e-6, True), (1000.0, False)])
+def test_a_penalty_may_keep_as_many_columns_as_rows_from_fitting_whatever_y_is(lam: float, free: bool) -> None:
+    Z = RNG.standard_normal((10, 20))
+    found = dsel.select(Z, RNG.standard_normal(10), k=9, lam=lam, method="forward")
+    assert any("fit 10 rows nearly whatever Y is" in note for note in found.notes) == free
+
+
 @pytest.mark.parametrize("method", ["poss", "forward"])
 def test_a_good_fit_is_not_taken_for_a_perfect_one(method: str) -> None:
     y = Y + 1e-4 * X[:, 0] + 1e-5 * X[:, 1]

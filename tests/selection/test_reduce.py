@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dsel
+from dsel.errors import OptionError
 from tests.stores import make_store
 
 M, N, K = 60, 14, 3
@@ -77,3 +78,23 @@ def test_a_star_prunes_by_a_subset_of_the_reduced_problem() -> None:
     X, Y = data(1)
     pruned, plain = (dsel.select(X, Y, k=K, method="astar", reduce={"rank": 4}, prune=prune) for prune in (True, False))
     assert pruned.error == pytest.approx(plain.error)
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.5])
+def test_an_automatic_k_has_the_criterion_of_the_data(lam: float) -> None:
+    """The least BIC of a reduced problem was that of its own errors, which are smaller."""
+    X, Y = data(1)
+    found = dsel.select(X, Y, k="auto", max_k=K, choose_k="bic", reduce={"rank": 4}, preprocess="none", lam=lam)
+    S = list(found.indices)
+    A = np.linalg.solve(X[:, S].T @ X[:, S] + lam * np.eye(len(S)), X[:, S].T @ Y)
+    values = np.linalg.eigvalsh(X[:, S].T @ X[:, S])
+    bic = M * np.log(np.square(Y - X[:, S] @ A).sum() / M) + (values / (values + lam)).sum() * np.log(M)
+    assert found.size_curve is not None
+    value = next(point.value for point in found.size_curve.points if point.size == found.k)
+    assert value == pytest.approx(bic, rel=2e-3 if lam else 1e-9)  # degrees of freedom are those of the reduced problem
+
+
+def test_cp_of_a_reduced_problem_is_refused() -> None:
+    X, Y = data(1)
+    with pytest.raises(OptionError, match=r"Cp needs all of the data, not reduced ones\. Choose by aicc or bic"):
+        dsel.select(X, Y, k="auto", max_k=K, choose_k="cp", reduce={"rank": 4})

@@ -46,6 +46,16 @@ def test_what_proofs_of_all_sizes_leave_open_is_said_once() -> None:
     assert "\n  Sizes 3, 4: These columns are nearly dependent: g, h, sum. A subset" in text
 
 
+def test_why_a_search_ended_is_in_words() -> None:
+    X = frame(list("abc"))
+    y = X.a + X.b.to_numpy() * np.random.default_rng(1).normal(size=80)
+    for method, why in (
+        ("branch-and-bound", "its answer is proved"), ("poss", "it made all that were allowed"),
+        ("astar", "its bounds exclude better subsets, up to gamma and epsilon"), ("forward", "it ran to its end"),
+    ):  # fmt: skip
+        assert f": {why}; " in render(dsel.select(X, y, k=2, method=method), details=True)
+
+
 def test_a_row_that_is_too_wide_says_what_changes() -> None:
     X = frame([f"a_long_label_of_column_{j}" for j in range(12)])
     selection = dsel.select(X, X.to_numpy() @ np.arange(12.0, 0.0, -1.0), k=10, method="forward")

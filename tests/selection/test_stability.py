@@ -338,6 +338,8 @@ def test_the_sentence_on_mistakes_fits_the_number_of_columns() -> None:
     assert "1 is chosen on 75% or more. The expected number of mistakes is at most 0.05," in one
     few = str(dsel.stability(X[:, :3], y, k=2, samples=10))
     assert "2 are chosen on 75% or more. The bound on mistakes, 2.67, tells nothing about them." in few
+    all_but_one = str(dsel.stability(X[:, :3], y, k=3, include=[2], samples=10))  # which is no finding
+    assert "3 are chosen on 75% or more. The bound on mistakes, 2, tells nothing about them." in all_but_one
 
 
 @pytest.mark.parametrize(
@@ -354,6 +356,12 @@ def test_the_sentence_on_mistakes_states_the_assumption_of_the_subsamples(how: d
     X = rng.normal(size=(200, 20))
     y = X[:, 3] - 2.0 * X[:, 7] + rng.normal(size=200)
     assert str(dsel.stability(X, y, k=3, samples=20, **how)).endswith(f"by mistake, {assumed}")
+
+
+def test_the_default_threshold_is_that_of_the_text() -> None:
+    found = dsel.stability(*problem(m=40, n=30), k=6, samples=20)
+    assert found.stable() == found.stable(0.75) != found.stable(0.6)
+    assert "\n1 is chosen on 75% or more." in str(found)
 
 
 def test_where_no_column_is_frequent_no_mistakes_are_told_of() -> None:

@@ -256,12 +256,16 @@ def test_a_certificate_without_a_log_is_not_verified(tmp_path):
 
 
 def test_a_proof_that_had_no_time_to_begin_asks_for_more_time(tmp_path, monkeypatch):
-    out = finished_run(tmp_path, *noisy(3, 40, 12), 3)
+    (tmp_path / "proved").mkdir()
+    out, proved = (finished_run(folder, *noisy(3, 40, 12), 3) for folder in (tmp_path, tmp_path / "proved"))
+    certify_run(proved, ProofBudget())
     monkeypatch.setattr("dsel.objective.few_targets._MULTIPLICATIONS_PER_SECOND", 1.0)  # a very slow machine
     certified = certify_run(out, ProofBudget.of(seconds=5.0, log=True))
     assert any("too little time, and has no log:" in note and "more time" in note for note in certified.notes)
     with pytest.raises(MissingInputError, match=r"too little time to begin: give it more, dsel certify .* --time"):
         dsel.verify(out)
+    (note,) = certify_run(proved, ProofBudget.of(seconds=5.0, log=True)).notes
+    assert note.startswith("the proof for 3 columns has no log: ")  # a proof without one is there
 
 
 def test_logs_of_smaller_sizes_are_asked_for_by_name(tmp_path):

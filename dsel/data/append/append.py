@@ -34,14 +34,14 @@ from dsel.data.append.new_rows import DenseRows, SparseRows
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.formats.source import OPTIONS, Format, SparseSource
 from dsel.data.ingest import format_of, open_any, split_arrays
-from dsel.data.ingest_report import ColumnProfile, WriteReport, profile_of
+from dsel.data.ingest_report import ColumnProfile, WriteReport, profile_of, shown_counts
 from dsel.data.schema import DEFAULT_WORKER_MEMORY
 from dsel.data.store.array import is_complete, read_attributes
 from dsel.data.store.reader import Store
 from dsel.data.store.segments import Segment, begin_append, compact, publish_append
 from dsel.data.store.sparse import SparseStore, open_any_store
 from dsel.data.store.staging import Staging, output_errors, staging_of
-from dsel.errors import CapacityError, DataError, OptionError, OutputError
+from dsel.errors import CapacityError, DataError, DselError, OptionError, OutputError
 from dsel.storage.locks import Lock
 from dsel.storage.paths import AnyPath, ObjectPath, as_path
 
@@ -64,8 +64,8 @@ class AppendReport(WriteReport):
         The time that the call took.
     resumed_rows : int
         The new rows that an interrupted call had written before.
-    missing : dict of str to int
-        The missing values of each column of X in the new rows, where there are any.
+    missing, missing_targets : dict of str to int
+        The missing values of each column of X, and of each target, in the new rows, where there are any.
     infinite : dict of str to int
         The infinite values of each column of X in the new rows, where there are any.
     constant : list of str
@@ -94,6 +94,10 @@ class AppendReport(WriteReport):
             text.append(f"continued after row {self.resumed_rows:,} of an interrupted append")
         if self.missing:
             text.append(self._missing_values(" of the new rows"))
+        if self.missing_targets:
+            missing = f"missing targets in the new rows: {shown_counts(self.missing_targets)}"
+            remedy = "ingest all rows into a new store with missing=rows (--missing rows), which leaves these rows out"
+            text.append(f"{missing}; no selection takes them: {remedy}")
         if self.infinite:
             text.append(f"infinite values, which no selection takes: {shorten(self.infinite, 8)}")
         if self.constant and self.rows > 1:
@@ -152,7 +156,8 @@ def append(
     last write publishes the new ones. If a call on a file is interrupted, the same call continues after the last
     complete row of chunks. If it was interrupted after that last write, it finds that the file is in the store already.
     The new rows fill the last row of chunks, so small appends do not make small chunks. The cost is that of the new
-    rows, and of the last row of chunks, which is written again.
+    rows, and of the last row of chunks, which is written again. Where the store may not hold all values of the dtypes
+    of a source, the source is read once more before.
 
     Examples
     --------
@@ -172,7 +177,10 @@ def append(
     opened_store = _growing_store(path)
     arrays, named = split_arrays(options)
     request = _request(named, opened_store, arrays, format_of(source, not arrays))
-    opened = open_any(source, request, **arrays)
+    try:
+        opened = open_any(source, request, **arrays)
+    except DselError as error:
+        raise _with_origin(error, named) from error
     memory = DEFAULT_WORKER_MEMORY if worker_memory is None else worker_memory
     if isinstance(opened, SparseSource) != isinstance(opened_store, SparseStore):
         kinds = {True: "sparse", False: "dense"}
@@ -296,8 +304,19 @@ def _request(
     recorded = read_attributes(store.path).get(schema.ATTR_OPTIONS, {})
     replaced = {"target" if name == "y" else name for name in arrays}
     replaced |= set() if kind is None else set(OPTIONS) - kind.takes
+    if kind is not None and "separator" in kind.takes:  # text does not say what the type of a column has said
+        recorded = {**recorded, "categorical": (*recorded.get("categorical", ()), *_categories(store))}
     known = {option.name: recorded.get(option.name) for option in fields(SourceOptions) if option.name not in replaced}
     return SourceOptions.of(**known | {name: value for name, value in given.items() if value is not None})
+
+
+def _with_origin(error: DselError, given: Mapping[str, Any]) -> DselError:
+    """Return an error about a source, whose remedy says if an option is that of the ingest and was not given."""
+    name = error.what.partition("=")[0]
+    if name in SourceKeywords.__annotations__ and given.get(name) is None:
+        origin = f"This {name} is that with which the store was ingested: give that of this file."
+        return type(error)(error.what, f"{error.remedy} {origin}")
+    return error
 
 
 def _moment(time: str | date | datetime | None) -> str | None:

@@ -195,9 +195,9 @@ def _named(kind: str, missing: list[str], extra: list[str], families: Mapping[st
 
 def _renamed(missing: list[str], extra: list[str]) -> list[tuple[str, str]]:
     """Return missing labels, each with a similar extra one."""
-    left, pairs = {label.lower(): label for label in reversed(extra)}, []
+    left, pairs = {label.strip().lower(): label for label in reversed(extra)}, []
     for old in missing[:_LISTED]:
-        close = get_close_matches(old.lower(), left, n=1, cutoff=_SIMILAR)
+        close = get_close_matches(old.strip().lower(), left, n=1, cutoff=_SIMILAR)
         if close:
             pairs.append((old, left.pop(close[0])))
     return pairs

@@ -108,10 +108,13 @@ def describe_prices(selection: SelectionRecord) -> str:
     """Return the picture in words."""
     found, prices = found_in(selection), shown_prices(selection)
     dearest = max(prices, key=lambda price: -1.0 if price.error_without is None else price.error_without)
-    best = f"The best subset has {selection.share_less_penalty.replace('2', '²')} {found.r2(found.best_error):.4f}."
+    best = (
+        f"The best known subset has {selection.share_less_penalty.replace('2', '²')} {found.r2(found.best_error):.4f}."
+    )
     if dearest.error_without is None:
         return best
-    return f"{best} Doing without {dearest.label} costs the most: {found.r2(dearest.error_without):.4f} is left."
+    left = found.r2(dearest.error_without)
+    return f"{best} Of those without a {found.noun}, that without {dearest.label} has least: {left:.4f}."
 
 
 def draw_reliance(selection: SelectionRecord, ax: Any = None) -> Any:
@@ -150,5 +153,5 @@ def relied_on(selection: SelectionRecord) -> list[Price]:
 def describe_reliance(selection: SelectionRecord) -> str:
     """Return the picture in words."""
     first = relied_on(selection)[0]
-    low, high = first.reliance or (0.0, 0.0)
-    return f"The largest loss is that of {first.label}: {low:.4f} to {high:.4f}."
+    _, high = first.reliance or (0.0, 0.0)
+    return f"The largest loss is that of {first.label}: {high:.4f}."

@@ -78,4 +78,4 @@ def describe(selection: SelectionRecord, standardized: bool = True) -> str:
     values = shown_values(selection, standardized)
     i, j = np.unravel_index(int(np.argmax(np.abs(values))), values.shape)
     about = "" if values.shape[1] == 1 or not selection.targets else f" for {selection.targets[j]}"
-    return f"The largest coefficient is {true_minus(f'{values[i, j]:.3g}')}, of {selection.names[i]}{about}."
+    return f"The largest coefficient is {true_minus(f'{values[i, j] + 0.0:.3g}')}, of {selection.names[i]}{about}."

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dsel.errors import MissingInputError, OptionError
-from dsel.search.exact.certificate_words import STATUS_WORDS, claim
+from dsel.search.exact.certificate_words import STATUS_WORDS, claim, scope
 from dsel.selection.plots import style
 from dsel.selection.plots.style import counted
 from dsel.selection.record import SelectionRecord
@@ -142,10 +142,8 @@ def describe(selection: SelectionRecord) -> str:
         text += f" Forward selection reaches {getattr(end, quantity):.4g} with {end.size}."
     if selection.certificate and quantity != "criterion":
         row = selection.certificate[-1]
-        limit = f"reach more than {row['r2_bound']:.4g}" if quantity == "r2" else f"have less than {row['bound']:.4g}"
-        words = claim(row)
-        text += f" No {counted(row['size'], grouped)} {limit}." if words is None else (
-            f" With {counted(row['size'], grouped)} this is {words}."
-        )  # fmt: skip
-        text += " This is no useful bound." if row["status"] == "no-useful-bound" else ""
+        limit = f"at most {row['r2_bound']:.4g}" if quantity == "r2" else f"at least {row['bound']:.4g}"
+        limit = " ".join(filter(None, (limit, scope(row))))
+        limit = STATUS_WORDS["no-useful-bound"] if row["status"] == "no-useful-bound" else limit
+        text += f" The certificate of {counted(row['size'], grouped)}: {claim(row) or limit}."
     return text

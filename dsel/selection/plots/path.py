@@ -29,7 +29,7 @@ def _draw_steps(selection: SelectionRecord, ax: Any) -> Any:
         ax.plot(steps, tests, color=style.ORANGE, linestyle="--", marker=marker and "s", markersize=4, linewidth=1.5,
                 label="held-out rows")  # fmt: skip
     best = int(np.argmin(errors))
-    style.ring(ax, best + 1, errors[best], f"least: {selection.path[best].size} columns")
+    style.ring(ax, best + 1, errors[best], f"least: {style.counted(selection.path[best].size)}")
     style.whole_numbers(ax.xaxis)
     of = "share of wrong labels" if selection.path[0].accuracy is not None else "error per row"
     style.name_axes(ax, "step", of)
@@ -66,8 +66,8 @@ def describe(selection: SelectionRecord) -> str:
         best = min(selection.path, key=lambda row: row.error)
         return (
             f"The error on left-out rows is {selection.path[0].error:.4g} after the first step and least, "
-            f"{best.error:.4g}, with {best.size} columns."
+            f"{best.error:.4g}, with {style.counted(best.size)}."
         )
     labels, gains = _bars(selection)
-    both = f"{labels[0]} explains {gains[0]:.1%}, and all {len(selection)} chosen columns {gains.sum():.1%}"
-    return f"{both}{selection.less_penalty}."
+    together = f", and all {len(selection)} chosen columns {gains.sum():.1%}" if len(selection) > 1 else ""
+    return f"{labels[0]} explains {gains[0]:.1%}{together}{selection.less_penalty}."

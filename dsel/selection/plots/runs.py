@@ -38,4 +38,6 @@ def describe(runs: Sequence[RunSummary]) -> str:
     shown = runs[-MOST_RUNS:]
     changed = sum(run.changed for run in shown)
     always = set(shown[0].columns).intersection(*(run.columns for run in shown))
-    return f"{len(shown)} runs, {changed} of which changed the selection. All of them chose {len(always)} columns."
+    return (
+        f"{len(shown)} runs, {changed} of which changed the selection. All of them chose {style.counted(len(always))}."
+    )

@@ -62,5 +62,5 @@ def describe(selection: SelectionRecord) -> str:
     best = min(curve.points, key=lambda point: (point.value, point.size))
     text = f"The value is least, {best.value:.4g}, with {counted(best.size, bool(selection.groups))}."
     if best.size != curve.k:
-        text += f" {counted(curve.k, bool(selection.groups))} are within one standard error of it."
+        text += f" The rule chooses {counted(curve.k, bool(selection.groups))}."
     return text

@@ -51,7 +51,7 @@ def improvements(selection: SelectionRecord) -> tuple[list[int], list[float]]:
     trace = [row for row in selection.trace if row.size]
     if not trace:
         raise MissingInputError(
-            f"The method {selection.method} left no trace of its search.", "Use a method with iterations, such as poss."
+            "The search left no trace.", "Methods with iterations, such as poss, do where there is something to choose."
         )
     total, values = _total_square(selection), [row.error for row in trace]
     if total is not None and selection.criterion is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -11,14 +12,14 @@ import numpy as np
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.text import noun, percent, shorten
 from dsel.search.exact.certificate import NOTHING
-from dsel.search.exact.certificate_words import STATUS_WORDS, caveat, claim, covered
+from dsel.search.exact.certificate_words import STATUS_WORDS, caveat, claim, covered, scope
 from dsel.selection.alternatives import Alternatives, Price
 from dsel.selection.plots.alternatives import shown_prices
 from dsel.selection.plots.coefficients import shown_values
 from dsel.selection.plots.style import counted, printable
 from dsel.selection.record import SelectionRecord
 from dsel.selection.record_values import FrontRow
-from dsel.selection.render import bytes_taken, passes_made
+from dsel.selection.render import bytes_taken, end_of_search, passes_made
 from dsel.selection.report.figures import figure
 from dsel.selection.stability.result import Stability
 
@@ -26,6 +27,8 @@ from dsel.selection.stability.result import Stability
 MOST_TARGETS = 4
 #: Classes of a table of confusions.
 MOST_CLASSES = 12
+#: The parameters of a loss that mean something to a reader.
+_OF_LOSS = ("classes", "class_weight", "delta", "level", "width")
 #: Columns that a notebook lists; the others are counted.
 NOTEBOOK_ROWS = 15
 
@@ -91,20 +94,26 @@ def key_figures(selection: SelectionRecord) -> list[tuple[str, str, str, str]]:
 def _proof_figure(selection: SelectionRecord) -> tuple[str, str, str, str]:
     row = certificate_of_choice(selection)
     if selection.criterion is not None:
-        return "Certificate", "none", "for the squared error only", ""
+        return "Certificate", "none", "there is none for a custom criterion", ""
     if row is None:
         return "Certificate", "none yet", "see below how to prove a bound", ""
     status = row["status"]
     if status == "optimal":
         limited = row["coefficients"] or row.get("largest_coefficient")
-        within = "proved, for limited coefficients" if limited else "proved: no independent subset is better"
+        within = "proved, for limited coefficients" if limited else "proved: no allowed subset is better"
         return "Certificate", STATUS_WORDS[status], within, "good"
     if status != "bounded":
         more = "proved but for these" if status == "optimal-except-near-copies" else "it says why below"
         return "Certificate", STATUS_WORDS[status], more, "good" if row["proven"] else "open"
+    about = scope(row) or "by the certificate"
     if selection.lam:
-        return "Least possible error", f"≥ {number(row['bound'], 5)}", "by the certificate", "open"
-    return f"Best possible {selection.share_sign}", f"≤ {row['r2_bound']:.4f}", "proved by the certificate", "open"
+        return "Least possible error", f"≥ {number(row['bound'], 5)}", about, "open"
+    return f"Best possible {selection.share_sign}", f"≤ {_at_most(row['r2_bound'])}", about, "open"
+
+
+def _at_most(bound: float) -> str:
+    """Return an upper bound with four decimals, rounded up."""
+    return f"{math.ceil(1e4 * bound - 1e-8) / 1e4:.4f}"
 
 
 def confusion(selection: SelectionRecord) -> tuple[list[str], list[tuple[str, list[str]]]] | None:
@@ -117,17 +126,9 @@ def confusion(selection: SelectionRecord) -> tuple[list[str], list[tuple[str, li
 
 
 def search_end(selection: SelectionRecord) -> str:
-    """Return how long the search took and why it ended, as sentences."""
-    ends = {
-        "complete": "It ran to its end.",
-        "iterations": "It made all iterations that were asked for.",
-        "seconds": "The time limit ended it.",
-        "patience": "It ended because nothing better was found for a long time.",
-        "target": "It ended at the target.",
-        "bound": "It ended at the proved bound.",
-    }
-    steps = f"The search took {selection.iterations:,} {noun(selection.iterations, 'iteration')} of {selection.method}."
-    return f"{steps} {ends.get(selection.ended, f'It ended by {selection.ended}.')}"
+    """Return how long the search took and why it ended, as a sentence."""
+    steps = f"{selection.iterations:,} {noun(selection.iterations, 'iteration')} of {selection.method}"
+    return f"The search took {steps}: {end_of_search(selection)}."
 
 
 def _error_name(selection: SelectionRecord) -> str:
@@ -145,7 +146,7 @@ def explained(selection: SelectionRecord) -> str:
 
 def headline(selection: SelectionRecord) -> str:
     """Return the result in one sentence."""
-    columns = f"{len(selection):,} of {selection.shape[1]:,} columns"
+    columns = f"{len(selection):,} of {counted(selection.shape[1])}"
     if selection.groups:
         columns = f"{counted(len(selection.groups), True)} with {columns}"
     if selection.criterion is not None:
@@ -153,7 +154,7 @@ def headline(selection: SelectionRecord) -> str:
     subject = "X" if selection.unsupervised else f"{len(selection.targets)} targets"
     if len(selection.targets) == 1:
         subject = printable(selection.targets[0])
-    elif len(selection.predicted) == 1:
+    elif len(selection.predicted) == 1 and selection.targets:
         subject = names(selection.targets)
     subject = f"the {selection.request.loss} deviance of {subject}" if selection.by_loss else subject
     return f"{columns} {_explain(len(selection.groups or selection))} {share(selection.r2)} of {subject}"
@@ -169,22 +170,25 @@ def _proved(selection: SelectionRecord, row: dict[str, Any]) -> str:
     if row["method"].startswith(NOTHING):
         return "Proved optimal: only one subset may be chosen."
     size, words = counted(row["size"], bool(selection.groups)).replace(" ", " independent ", 1), claim(row)
-    size += " without such near-copies" if row["status"] == "optimal-except-near-copies" else ""
-    have, explain = "has" if row["size"] == 1 else "have", _explain(row["size"])
+    none = f"no allowed subset of {size}"
+    none += " without such near-copies" if row["status"] == "optimal-except-near-copies" else ""
     if selection.lam:
         if words is not None:
-            return f"{_sentence(words)}: no {size} {have} a smaller error f(S) than {number(row['value'], 6)}."
-        known = f"No {size} {have} an error f(S) below {number(row['bound'], 6)}; the best known has "
-        known += f"{number(row['value'], 6)}."
+            return f"{_sentence(words)}: {none} has a smaller error f(S) than {number(row['value'], 6)}."
+        known = (
+            f"{none} has an error f(S) below {number(row['bound'], 6)}; the best known has {number(row['value'], 6)}."
+        )
     elif words is not None:
-        return f"{_sentence(words)}: no {size} {explain} more than {selection.share_sign} {row['r2']:.6f}."
+        return f"{_sentence(words)}: {none} explains more than {selection.share_sign} {row['r2']:.6f}."
     else:
-        known = f"No {size} {explain} more than {selection.share_sign} {row['r2_bound']:.4f}; the best known {explain} "
+        known = (
+            f"{none} explains more than {selection.share_sign} {_at_most(row['r2_bound'])}; the best known explains "
+        )
         known += f"{row['r2']:.4f}."
     if among := covered(row):
-        known = f"{_sentence(among)}: {known[0].lower()}{known[1:]}"
+        known = f"{among}: {known}"
     useless = "No useful bound. " if row["status"] == "no-useful-bound" else ""
-    return f"{useless}{known} The error could be at most {share(row['relative_gap'])} lower."
+    return f"{useless}{_sentence(known)} The error could be at most {share(row['relative_gap'])} lower."
 
 
 def _explain(size: int) -> str:
@@ -202,7 +206,7 @@ def proofs(selection: SelectionRecord) -> list[str]:
     if choice is None:
         return []
     others = [row for row in selection.certificate if row is not choice and row["size"]]
-    proven = [str(row["size"]) for row in others if row["status"] == "optimal"]
+    proven = [str(row["size"]) for row in others if row["status"] == "optimal" and not covered(row)]
     text = [proof(selection, choice)]
     if proven:
         counting = "group" if selection.groups else "column"
@@ -283,7 +287,9 @@ def alternatives_section(selection: SelectionRecord) -> dict[str, Any] | None:
             _about_column(found, price, selection.share_less_penalty.replace("2", "²"))
             for price in shown_prices(selection)[:_MOST_SENTENCES]
         ],
-        "useless": names([*map(str, found.labels("useless"))], 20) if found.labels("useless") else "",
+        "useless": f"In no {'listed' if found.by else 'near-best'} subset: {names([*map(str, useless)], 20)}."
+        if (useless := found.labels("useless"))
+        else "",
     }
 
 
@@ -291,20 +297,20 @@ def _about_column(found: Alternatives, price: Price, share: str) -> str:
     """Return what is known about a column in one sentence. share: the name of what is explained."""
     label, listed = printable(str(price.label)), len(found.subsets)
     every = "the only" if listed == 1 else f"all {listed:,}"
+    where = f"{label} is in {found.counts.get(price.index, 0):,} of {listed:,} listed {noun(listed, 'subset')}"
     if found.by:
-        return f"{label} is in {found.counts.get(price.index, 0):,} of {listed:,} subsets."
+        return f"{where}."
     if price.verdict == "necessary":
-        where = f"is in {every}" if found.complete else "is in every"
+        place = f"is in {every}" if found.complete else "is in every"
         subsets = "subset" if listed == 1 or not found.complete else "subsets"
         most = f"without it {share} is at most {found.r2(price.bound_without):.4f}"
         if found.copies and not price.bound_without:
             most = "without it, nothing is proved about subsets with near-copies"
-        return f"{label} {where} near-best {subsets}; {most}."
-    where = f"{label} is in {found.counts.get(price.index, 0):,} of {listed:,} near-best subsets"
+        return f"{label} {place} near-best {subsets}; {most}."
     if any(price.index == first for first, *_ in found.copies) and price.verdict == "undecided":
         return f"{where}; it represents near-copies, which no listed subset has."
     if price.verdict == "undecided" or price.error_without is None:
-        return f"{where}; whether it is necessary or useless was not decided in time."
+        return f"{where}; whether it is necessary or useless is not proved."
     return f"{where}; the best without it has {share} {found.r2(price.error_without):.4f}."
 
 
@@ -382,7 +388,8 @@ def _loss_of(selection: SelectionRecord) -> str:
     """Return what was minimized, with its parameters."""
     if not selection.by_loss:
         return "squared error"
-    parts = [f"{name}: {_option(name, value)}" for name, value in selection.loss_parameters.items()]
+    known = selection.loss_parameters.items()
+    parts = [f"{name}: {_option(name, value)}" for name, value in known if name in _OF_LOSS and value is not None]
     return f"{selection.request.loss} deviance" + (f" ({'; '.join(parts)})" if parts else "")
 
 
@@ -437,7 +444,6 @@ def provenance(selection: SelectionRecord) -> list[tuple[str, str]]:
         ("Host", made.get("host", "")),
         ("System", made.get("system", "")),
         ("Stages", ", ".join(f"{name} {duration(value)}" for name, value in seconds.items())),
-        ("Search", f"{selection.iterations:,} {noun(selection.iterations, 'iteration')}, ended: {selection.ended}"),
         ("Passes over the data", f"{passes_made(selection)}; {bytes_taken(selection)}"),
         ("Largest memory of a worker", _peak(selection)),
         ("Seed", str(selection.seed)),

@@ -85,7 +85,8 @@ def take_columns(X: Any, places: Ints) -> Any:
     if is_a(X, "xarray", "DataArray"):
         return X.isel({X.dims[1]: places})
     if is_frame(X):
-        return X.iloc[:, places] if hasattr(X, "iloc") else X[[X.columns[i] for i in places]]
+        names = [X.columns[i] for i in places]
+        return X.iloc[:, places] if hasattr(X, "iloc") else X.select(names) if hasattr(X, "select") else X[names]
     return X.tocsc()[:, places].asformat(X.format) if hasattr(X, "tocsc") else X[:, places]
 
 
@@ -185,7 +186,7 @@ def _linear_predictor(selection: SelectionRecord, X: Any) -> Any:
     if is_a(x, "polars", "DataFrame"):
         import polars as pl
 
-        values = model(x.to_numpy())
+        values = model(x.to_numpy() if model.labels else np.empty((len(X), 0)))  # no column has no rows in polars
         return pl.Series(names[0], values) if model.flat else pl.DataFrame(values, schema=names)
     if is_frame(x) and hasattr(x, "to_dask_array"):
         return x.map_partitions(_predict_frame, model, targets, meta=_predict_frame(x._meta, model, targets))

@@ -69,7 +69,7 @@ FORMAT = 1
 FILE = "stability.json"
 #: Columns in the short form, and rows of the table in a notebook.
 _SHOWN, _NOTEBOOK_ROWS = 8, 20
-#: The share of the subsamples in the text and the short form.
+#: The share of the subsamples from which on a column is stable, unless another one is asked for.
 _STABLE = 0.75
 
 
@@ -171,7 +171,7 @@ class Stability:
         Parameters
         ----------
         threshold : float, optional
-            The share; by default 0.6.
+            The share; by default 0.75.
         max_errors : float, optional
             Takes the least threshold for which the expected number of mistakes is at most this.
         size : int, optional
@@ -195,7 +195,7 @@ class Stability:
             threshold = self.threshold(max_errors, size=size, assumption=assumption)
         frequency = self.frequency(size)
         order = np.argsort(-frequency, kind="stable")
-        return [self.names[j] for j in order if frequency[j] >= (0.6 if threshold is None else threshold) - 1e-12]
+        return [self.names[j] for j in order if frequency[j] >= (_STABLE if threshold is None else threshold) - 1e-12]
 
     def error_bound(self, threshold: float, *, size: int | None = None, assumption: Assumption = "none") -> float:
         """Return a bound on the expected number of columns that are stable by mistake.
@@ -413,7 +413,7 @@ class Stability:
         lines = [f"Best subsets of at most {self.k} on {self.description}:"]
         lines += [f"  {frequency[j]:6.1%}  {printable(self.names[j])}" for j in order[:most]]
         if len(order) > most:
-            lines.append(f"  and {len(order) - most} more that are chosen less often")
+            lines.append(f"  and {len(order) - most} more")
         if self.resample != "bootstrap":
             lines.append(self._stable_in_words(threshold))
         lines += [f"Note: {note}." for note in self.notes]
@@ -426,7 +426,7 @@ class Stability:
         if not stable or not threshold > 0.5:
             return found
         bound = self.error_bound(threshold)
-        if bound >= stable:
+        if bound >= stable - len(self.included):  # those were not found
             return f"{found} The bound on mistakes, {bound:.3g}, tells nothing about {noun(stable, 'it', 'them')}."
         if stable == 1:
             return f"{found} The expected number of mistakes is at most {bound:.3g}, {self._assumed}."

@@ -534,3 +534,12 @@ def test_the_certificate_of_included_groups_alone_counts_groups() -> None:
     words = "2 groups of columns: proved optimal (only one subset may be chosen)"
     assert describe(found.certificate[0], found) == words
     assert compare_selections(found, found).figures["error of the best is at least"] == (found.error, found.error)
+
+
+def test_the_columns_of_a_certificate_are_all_those_of_an_included_category() -> None:
+    """One of its indicators depends on the others, and was left out."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"city": rng.choice(["B", "K"], 60), "a": rng.normal(size=60), "b": rng.normal(size=60)})
+    y = rng.normal(size=60)
+    proved = dsel.certify(dsel.select(frame, y, k=2, include=["city"], method="forward"), frame, y)
+    assert set(proved.certificate[-1]["indices"]) == set(proved.indices) >= {0, 1}

@@ -118,9 +118,10 @@ def test_numbers_of_one_are_in_the_singular() -> None:
     one = dsel.certify(dsel.select(X, y, k=1, groups=[[0, 1]]), X, y)
     text = Page(render_report(one)).text
     assert "1 group with 2 of 4 columns explains" in text
-    assert "no 1 independent group explains more than R²" in text
+    assert "no allowed subset of 1 independent group explains more than R²" in text
     assert "1 group with 2 of 4 columns explains" in str(one)
     assert "1 nodes" not in str(one)
+    assert tables.headline(dsel.select(X[:, :1], k=1)) == "1 of 1 column explains 100.00 % of X"
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -146,7 +147,8 @@ def test_with_a_penalty_the_proof_is_about_the_error() -> None:
     found = selections.half_certified()
     ridge = replace(found, request=found.request.model_copy(update={"lam": 0.5}))
     text = Page(render_report(ridge)).text
-    assert f"No 6 independent columns have an error f(S) below {found.certificate[0]['bound']:.6g}" in text
+    least = f"{found.certificate[0]['bound']:.6g}"
+    assert f"No allowed subset of 6 independent columns has an error f(S) below {least}" in text
     assert "Least possible error" in text
     assert "Best possible R²" not in text
     assert "Best possible R²" in Page(report_of("half certified")).text
@@ -233,7 +235,7 @@ def test_a_sentence_says_what_is_known_about_each_column_of_near_best_subsets() 
         assert f"{label} is in all {count} near-best subsets; without it R² is at most {least:.4f}." in text
     for label in found.labels("replaceable"):
         price = found.prices[label]
-        has = f"{label} is in {found.counts[price.index]} of {count} near-best subsets"
+        has = f"{label} is in {found.counts[price.index]} of {count} listed subsets"
         assert f"{has}; the best without it has R² {found.r2(price.error_without):.4f}." in text
     assert "In no near-best subset: " in text
     assert "What else is nearly as good?" not in report_of("plain")

@@ -246,8 +246,8 @@ def as_numbers(text: Any, decimal: str = ".") -> tuple[NDArray[np.float64], NDAr
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if decimal != ".":
-        text = pc.replace_substring(text, decimal, ".", max_replacements=1)
+    if decimal != ".":  # a point is then no decimal mark: 1.234 may be 1234
+        text = pc.replace_substring(pc.replace_substring(text, ".", ".."), decimal, ".", max_replacements=1)
     try:
         return _values(text.cast(pa.float64())), np.zeros(len(text), bool)
     except pa.ArrowInvalid:
