@@ -19,9 +19,9 @@ LEAST_SLICES, USUAL_SLICES, _SHORT_SECONDS = 8, 32, 0.03
 #: about one for each column to choose, take this many seconds, over n k^2.
 _STARTS, _START_SECONDS = 8, 1.8e-9
 #: A search has at least this many generations: slices that follow each other because each needs the one before.
-#: Without exchange searches, fewer generations found worse subsets in as many iterations. With them, there are at least
-#: as many as slices at the same time, up to this number.
-GENERATIONS, WITH_EXCHANGE = 128, 32
+#: Without exchange searches, fewer generations found worse subsets in as many iterations. With them, up to eight slices
+#: at the same time need fewer than more of them.
+GENERATIONS, WITH_EXCHANGE, UP_TO_EIGHT = 128, 32, 12
 #: Slices of a search with exchange searches that may be out at the same time, also if it has fewer generations.
 LEAST_IN_FLIGHT = 4
 #: Generations where the number of slices at a time is asked for.
@@ -198,7 +198,8 @@ class Division:
 
     def generations(self, in_flight: int) -> int:
         """Return how many generations a search with this many slices at the same time has at least."""
-        return min(max(in_flight, LEAST_GENERATIONS), WITH_EXCHANGE) if self.exchange_every else GENERATIONS
+        with_exchange = UP_TO_EIGHT if in_flight <= 8 else WITH_EXCHANGE
+        return with_exchange if self.exchange_every else GENERATIONS
 
     def schedule(self, in_flight: int | None = None, length: int | None = None) -> Schedule:
         """Return the schedule.

@@ -232,12 +232,6 @@ class TestTheDivision:
         assert sizes == sorted(sizes)
         assert (sizes[0], sizes[-1]) == (LEAST_IN_FLIGHT, MOST_IN_FLIGHT)
 
-    def test_as_many_slices_follow_each_other_as_there_are_at_a_time(self) -> None:
-        for power in range(8, 21):
-            size, _ = self.of(T=4**power)
-            generations = math.ceil(4**power / size.length) / size.in_flight
-            assert size.in_flight == LEAST_IN_FLIGHT or generations >= 0.9 * min(size.in_flight, 32)
-
     def test_a_search_of_half_a_minute_keeps_eight_workers_busy(self) -> None:
         assert self.of(every=default_interval(2500, 50))[0].in_flight == 8
 
