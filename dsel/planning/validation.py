@@ -43,7 +43,7 @@ from dsel.passes.sums import Sums, needs_rows
 from dsel.planning.size_plan import MOST_COLUMNS, partition_of, plan_size
 from dsel.search.method import CrossValidation, Method, Options, ProblemSummary, Requirements
 from dsel.search.placement import Placement, Site
-from dsel.search.registry import find_method, methods_with
+from dsel.search.registry import METHODS, find_method, methods_with
 
 #: Of data with as many columns, the indicator columns of categories are not grouped by default: groups need their whole
 #: Gram matrix.
@@ -382,7 +382,8 @@ def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options
     if request.groups is None:
         return None
     if not method.takes_groups:
-        able = ", ".join(methods_with("takes_groups"))
+        names = methods_with("takes_groups")
+        able = ", ".join(name for name in names if not (dataset.n_targets and METHODS[name].unsupervised_only))
         raise OptionError(f"{method.name} cannot choose groups of columns: {method.no_groups}.", f"Use one of {able}.")
     _require_fit(method, options.conflict_with_groups())
     return column_groups(dataset, request.groups, request.categories == "groups")

@@ -13,11 +13,13 @@ from pipelines.processes import map_processes
 from pipelines.proof_check.alternatives import Faults, check_lists_of
 from pipelines.proof_check.checks import Findings, check_batch
 from pipelines.proof_check.losses import LossFindings, check_losses_of
+from pipelines.proof_check.options import OptionFindings, check_options_of
 
 _BATCH = 50
 #: What must not be found.
 _WRONG = ("false_bounds", "missed", "false_limits", "dependent", "failures")
 _WRONG_IN_LISTS = ("wrong_verdicts", "wrong_lists", "false_bounds", "failures")
+_WRONG_FOR_OPTIONS = ("wrong", "failures")
 _WRONG_FOR_LOSSES = ("false_bounds", "missed", "failures")
 
 
@@ -32,6 +34,9 @@ def main(
     losses: Annotated[
         bool, typer.Option("--losses", help="Check proofs for losses against fits in extended precision.")
     ] = False,
+    options: Annotated[
+        bool, typer.Option("--options", help="Check answers to random pairs and triples of options.")
+    ] = False,
 ) -> None:
     """Compare the bounds of all exact searches with the errors of subsets on random problems."""
     start = time.perf_counter()
@@ -44,7 +49,9 @@ def main(
         check, wrong, counts = check_lists_of, _WRONG_IN_LISTS, ("lists", "finished")
     elif losses:
         check, wrong, counts = check_losses_of, _WRONG_FOR_LOSSES, ("proofs", "finished")
-    found: list[tuple[int, Faults | Findings | LossFindings]] = []
+    elif options:
+        check, wrong, counts = check_options_of, _WRONG_FOR_OPTIONS, ("answers", "refused")
+    found: list[tuple[int, Faults | Findings | LossFindings | OptionFindings]] = []
     for first in range(0, len(batches), 10 * processes):
         for part in map_processes(check, batches[first : first + 10 * processes], processes):
             found += part

@@ -110,7 +110,7 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("no such target", select(FRAME, targets=["no"]), DATA, "X has no column 'no'", "Known"),
     ("groups of others", select(FRAME, Y, groups={"g": ["zz"]}), OPTION, "groups: there is no feature 'zz'", "Known: a"),
     ("two groups", select(FRAME, Y, groups={"g": ["a"], "h": ["a"]}), OPTION, "'a' is in two groups", "Name it once"),
-    ("groups in A*", select(FRAME, Y, groups={"g": ["a"]}, method="astar"), OPTION, "astar cannot choose groups", "Use"),
+    ("groups in A*", select(FRAME, Y, groups={"g": ["a"]}, method="astar"), OPTION, "astar cannot choose groups", "branch-and-bound, random"),
     ("a number as criterion", select(X, Y, criterion=5), OPTION, "'criterion' is 5", "a function"),
     ("a criterion that fails", select(X, Y, criterion=fails), CRITERION, r"failed on the columns \[\d\]", "ZeroDiv"),
     ("a criterion of text", select(X, Y, criterion=lambda S: "x"), CRITERION, "returned 'x' for", "a real number"),

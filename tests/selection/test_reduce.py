@@ -98,3 +98,14 @@ def test_cp_of_a_reduced_problem_is_refused() -> None:
     X, Y = data(1)
     with pytest.raises(OptionError, match=r"Cp needs all of the data, not reduced ones\. Choose by aicc or bic"):
         dsel.select(X, Y, k="auto", max_k=K, choose_k="cp", reduce={"rank": 4})
+
+
+@pytest.mark.parametrize("rule", [{"rank": 3}, {"accuracy": 0.5}], ids=str)
+def test_groups_with_more_columns_than_the_rank_are_refused(rule: Any) -> None:
+    """Columns that depend on others in the reduced problem had coefficient 0, and the error was too large."""
+    X, Y = data(1)
+    asked: dict[str, Any] = {"k": 2, "groups": [[0, 1, 2, 3], [4, 5, 6]], "method": "forward"}
+    with pytest.raises(OptionError, match=r"2 groups have up to 7 columns.*Give reduce a rank of at least 7"):
+        dsel.select(X, Y, reduce=rule, **asked)
+    selection = dsel.select(X, Y, reduce={"rank": 8}, **asked)
+    assert selection.error == pytest.approx(next(row.error for row in selection.front if row.size == 2))

@@ -27,6 +27,7 @@ from dsel._lib.types import Floats
 from dsel.config.request import Preprocess, SketchRule
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import Engine
+from dsel.errors import OptionError
 from dsel.objective.dense import DenseObjective
 from dsel.objective.matrix_factor import InMemoryFactor
 from dsel.objective.objective_interface import Objective
@@ -54,6 +55,9 @@ from dsel.planning.representations import memory
 from dsel.planning.representations.column_blocks import NEEDS_COLUMNS, NEEDS_GRAM, ColumnRepresentation
 from dsel.planning.representations.representation import LEADING_ROWS, Prepared, Representation, Saved
 from dsel.planning.validation import ValidatedRequest
+
+#: A reduced problem with this share of ||X||^2 is all of X, but for rounding.
+_ALL = 1.0 - 1e-12
 
 
 def usable_squares(statistics: ColumnStatistics, preprocess: Preprocess) -> float:
@@ -325,6 +329,12 @@ class Sketch(EigenReduced):
         def objective(lam: float) -> Objective:
             found = eigen()
             k = validated.most_columns
+            if validated.groups is not None and found.rank < k and found.captured < _ALL:
+                raise OptionError(
+                    f"reduce: {validated.request.limit} groups have up to {k} columns, and a reduced problem of rank "
+                    f"{found.rank} cannot tell more than {found.rank} apart.",
+                    f"Give reduce a rank of at least {k}.",
+                )
             counts.update(rank=found.rank, captured=found.captured, left_out=left_out(k) / total)
             counts["chance"] = found.error_chance if Y is None else 0.0
             T = None if Y is None else found.U.T @ Y
