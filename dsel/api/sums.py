@@ -186,7 +186,9 @@ def from_sums(
         raise OptionError("There are no sums.", "Give parts, or XtX, Xty, yty and m.")
     found = open_sums(*parts) if m is None or parts else sums_of_arrays(**arrays, m=m)
     if m not in (None, found.m):
-        raise DataError(f"The parts have {found.m} rows together, and m is {m}.", "Add the missing part, or correct m.")
+        raise DataError(
+            f"The parts have {found.m} rows together, and m is {m}.", "Add the missing part, or correct m (--rows)."
+        )
     selection = select(found, k=k, **arguments)
     return selection if proof_seconds is None else certify(selection, found, seconds=proof_seconds)
 

@@ -441,7 +441,9 @@ def stability(
     from dsel.config.request import SelectionRequest
     from dsel.config.yaml_files import parse_yaml
     from dsel.jobs.workers import stability_run
+    from dsel.selection.stability.result import require_one_limit
 
+    require_one_limit(threshold, max_errors)  # before the passes
     request = SelectionRequest.of(
         k=k, method=method, lam=lam, missing=missing, seed=seed, groups=groups, targets=target or None,
         loss=parse_yaml(loss, "--loss") if loss else "squared",

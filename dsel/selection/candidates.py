@@ -87,9 +87,11 @@ def _conditioned(objective: Objective, places: Ints, include: Ints, labels: Labe
     try:
         return objective.condition(places.tolist())
     except OptionError as error:
-        named = format_labels(labels, include)
+        named, kept = format_labels(labels, include), set(objective.without_dependent(places.tolist()))
+        repeat = [j for place, j in zip(places.tolist(), include.tolist(), strict=True) if place not in kept]
         raise OptionError(
-            f"The included columns depend on each other: {named}.", "Leave out those that repeat."
+            f"The included columns depend on each other: {named}.",
+            f"Include the others without {format_labels(labels, repeat)}, one by one: they explain as much.",
         ) from error
 
 

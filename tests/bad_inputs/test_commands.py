@@ -83,6 +83,7 @@ COMMANDS: list[tuple[list[str], int, str, str]] = [
     (["stability", "data.zarr"], USAGE, "Missing option '--k'", "See dsel stability --help"),
     (["stability", "none.zarr", "--k", "3"], MISSING, "no store .*none.zarr", "Check the path"),
     (["stability", "data.zarr", "--k", "99"], OPTION, "k is 99", "from 1 to 6"),
+    (["stability", "none.zarr", "--k", "3", "--threshold", "75"], OPTION, "threshold is 75", "such as 0.75"),
     (["stability", "data.zarr", "--k", "3", "--samples", "3"], OPTION, "samples is 3", "even for pairs"),
     (["warm", "--method", "nope"], OPTION, "no method 'nope'", "Known: poss"),
     (["tls", "empty"], OUTPUT, "folder empty cannot be created: File exists", "Name a new folder"),

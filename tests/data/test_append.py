@@ -202,7 +202,7 @@ def test_an_error_names_all_differences_before_anything_is_written(tmp_path: Pat
     categorical = ["colour", "b"] if "words" in words else [] if "has numbers" in words else None
     with pytest.raises(DataError, match=words) as raised:
         dsel.append(change(table(6, 9)), tmp_path / "s", categorical=categorical)
-    assert "Give the options that the store was ingested with" in str(raised.value)
+    assert "Correct the source, or the options that name its columns" in str(raised.value)
     assert (contents(tmp_path / "s"), (tmp_path / "s/zarr.json").read_bytes()) == before
 
 

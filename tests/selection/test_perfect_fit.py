@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dsel
@@ -93,5 +94,16 @@ def test_an_included_copy_of_the_target_is_named_and_ends_the_search() -> None:
 
 def test_included_columns_that_depend_on_each_other_are_named() -> None:
     X = np.random.default_rng(0).normal(size=(60, 5))
-    with pytest.raises(OptionError, match="The included columns depend on each other: x0, x1, x5"):
+    with pytest.raises(OptionError, match=r"depend on each other: x0, x1, x5\. Include the others without x5"):
         dsel.select(np.column_stack([X, X[:, 0] + X[:, 1]]), X[:, 2], k=4, include=[0, 1, 5])
+
+
+@pytest.mark.parametrize("method", ["exhaustive", "rfe", "greedy-rls"])
+def test_an_included_category_of_a_method_without_groups_has_a_remedy_that_works(method: str) -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=60), "city": rng.choice(["B", "G", "Z"], 60)})
+    y = X.a + (X.city == "B") + 0.1 * rng.normal(size=60)
+    with pytest.raises(OptionError, match=r"city=B, city=G, city=Z\. Include the others without city=Z, one by one"):
+        dsel.select(X, y, k=3, method=method, include=["city"])
+    found = dsel.select(X, y, k=3, method=method, include=["city=B", "city=G"])
+    assert set(found.labels) == {"a", "city=B", "city=G"}

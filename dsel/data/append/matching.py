@@ -126,8 +126,7 @@ def require_no_differences(found: Sequence[str], source: str, store: str) -> Non
     if found:
         raise DataError(
             f"{source} does not fit {store}: {'; '.join(found)}.",
-            "Give the options that the store was ingested with and correct the columns of the source, or ingest all "
-            "rows into a new store.",
+            "Correct the source, or the options that name its columns, or ingest all rows into a new store.",
         )
 
 

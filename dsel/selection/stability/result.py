@@ -73,6 +73,14 @@ _SHOWN, _NOTEBOOK_ROWS = 8, 20
 _STABLE = 0.75
 
 
+def require_one_limit(threshold: float | None, max_errors: float | None) -> None:
+    """Raise OptionError if both limits are given, or if the threshold is no share."""
+    if threshold is not None and max_errors is not None:
+        raise OptionError("threshold and max_errors are both given.", "Give one of them.")
+    if threshold is not None and not 0.0 < threshold <= 1.0:
+        raise OptionError(f"threshold is {threshold:g}.", "It is a share above 0 and of at most 1, such as 0.75.")
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Stability:
     """How often each column, or group of columns, is chosen on subsamples of the rows.
@@ -187,10 +195,9 @@ class Stability:
         Raises
         ------
         OptionError
-            If both are given, or no threshold is enough.
+            If both are given, the threshold is no share, or none is enough.
         """
-        if threshold is not None and max_errors is not None:
-            raise OptionError("threshold and max_errors are both given.", "Give one of them.")
+        require_one_limit(threshold, max_errors)
         if max_errors is not None:
             threshold = self.threshold(max_errors, size=size, assumption=assumption)
         frequency = self.frequency(size)
