@@ -127,10 +127,9 @@ FIRST = (
     "search/cross_validation/test_greedy_rls.py", "search/exact/test_branch_and_bound.py",
     "jobs/test_runner.py", "deploy/test_slurm.py", "cloud/test_job.py", "engine/executors/test_dask_futures.py",
     "jobs/test_greedy_rls_job.py",
-    "deploy/test_kubernetes.py", "search/exact/test_astar.py", "pipelines/test_exact.py", "pipelines/test_papers.py",
-    "selection/test_select.py", "selection/test_wide.py", "jobs/test_pposs_job.py", "objective/test_on_demand.py",
-    "jobs/test_certify.py",
-    "passes/test_loo_disk_cache.py", "cloud/test_publication.py", "planning/test_plan.py", "test_security.py",
+    "deploy/test_kubernetes.py", "docs/test_site.py", "docs/test_examples.py", "sklearn/test_conventions.py",
+    "pipelines/test_papers.py", "selection/test_wide.py", "jobs/test_pposs_job.py", "jobs/test_certify.py",
+    "docs/test_where_searches_run.py", "cloud/test_append.py", "passes/test_loo_disk_cache.py", "planning/test_plan.py",
 )  # fmt: skip
 
 

@@ -112,10 +112,12 @@ def stored_targets(
 
 
 def with_plain_columns(Y: Any) -> Any:
-    """Return a structured array as columns (m, q), those of numbers before booleans; anything else as it is.
+    """Return a structured array as columns (m, q), those of numbers before booleans, and NaN where numbers are masked.
 
-    So times come before events, as `sksurv.util.Surv` has them in the other order.
+    Anything else is returned as it is. So times come before events, as `sksurv.util.Surv` has them in the other order.
     """
+    if isinstance(Y, np.ma.MaskedArray) and Y.dtype.kind in "fiub":
+        return np.ma.filled(Y if Y.dtype.kind == "f" else Y.astype(np.float64), np.nan)
     fields = getattr(getattr(Y, "dtype", None), "fields", None)
     if not isinstance(Y, np.ndarray) or not fields:
         return Y

@@ -34,7 +34,7 @@ from dsel.data.formats.tables.scan import (
 )
 from dsel.data.formats.tables.source import TableSource
 from dsel.data.formats.tables.table import AUTO, TRUTH_WORDS, as_days
-from dsel.data.frames import frame_labels, is_series
+from dsel.data.frames import frame_labels, is_series, one_column
 from dsel.data.labels import Labels, as_labels, column_of, index_words, is_a
 from dsel.data.schema import SOURCE
 from dsel.errors import DataError
@@ -82,8 +82,7 @@ def numbers_of(
     are left out if they hold no numbers. missing: with "refuse", errors list missing values, too. Errors: DataError
     that names the columns that cannot be used.
     """
-    if is_series(data):
-        data = data.to_frame(name=f"{what.lower()}0" if data.name is None else str(data.name))
+    data = one_column(data, what)
     if frame_labels(data) is None:
         return Numbers(data)
     is_pandas, is_x = is_a(data, "pandas", "DataFrame"), what == "X"

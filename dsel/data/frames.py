@@ -120,6 +120,11 @@ def is_series(data: Any) -> bool:
     return type(data).__name__ == "Series" and hasattr(data, "dtype") and hasattr(data, "name")
 
 
+def one_column(data: Any, what: str) -> Any:
+    """Return a Series as a frame of one column; anything else as it is."""
+    return data.to_frame(name=f"{what.lower()}0" if data.name is None else str(data.name)) if is_series(data) else data
+
+
 def names_columns(Y: Any) -> bool:
     """Return whether Y is the name of a column, or a list of names."""
     return isinstance(Y, str) or (isinstance(Y, list | tuple) and bool(Y) and all(isinstance(y, str) for y in Y))
@@ -328,7 +333,8 @@ def _labelled_columns(values: Any, label: str) -> dict[str, Any]:
     """Return targets or weights as columns of Arrow by label."""
     import pyarrow as pa
 
-    values = values.compute() if hasattr(values, "compute") else values
+    values = with_plain_columns(values.compute() if hasattr(values, "compute") else values)
+    values = values.toarray() if hasattr(values, "tocsr") else values
     default = "y0" if label == "y" and np.ndim(values) == 1 and class_labels(values) is None else label
     if is_series(values):
         values = values.rename(default if values.name is None or values.name == "" else str(values.name)).to_frame()
@@ -336,6 +342,11 @@ def _labelled_columns(values: Any, label: str) -> dict[str, Any]:
         table = arrow.arrow_table(values, keep_index=False)[0]
         return dict(zip(table.column_names, table.columns, strict=True))
     array = np.asarray(values)
+    if array.ndim > 2 or not array.size or array.dtype.kind == "c":
+        raise DataError(
+            f"{label} has shape {array.shape} and dtype {array.dtype}.",
+            "Give real numbers or classes, in one column or several.",
+        )
     if array.ndim < 2:
         return {default: pa.array(np.atleast_1d(array))}
     return {f"{label}{j}": pa.array(array[:, j]) for j in range(array.shape[1])}

@@ -176,7 +176,14 @@ def open_any(source: Any, options: SourceOptions, *, y: Any = None, weight: Any 
         _ARRAYS, options, f"data of type {type(source).__name__}{'' if alone else ' with y or weight in memory'}"
     )
     weight = options.weight if weight is None else weight
-    return source_of(as_dataset(source, y, sample_weight=weight, categories="refuse", dates=options.dates), options)
+    try:
+        dataset = as_dataset(source, y, sample_weight=weight, categories="refuse", dates=options.dates)
+    except DataError as error:
+        remedy = error.remedy.replace('use categories="groups"', "give a frame in memory: X.compute()")
+        if remedy == error.remedy:
+            raise
+        raise DataError(error.what, remedy) from error  # a Dask frame holds text
+    return source_of(dataset, options)
 
 
 def ingest_arrays(

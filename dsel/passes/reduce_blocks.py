@@ -168,7 +168,7 @@ class RowPass(Pass):
 
         def leaf(blocks: tuple[Block, ...]) -> PartialResult:
             parts = [(b.x, b.y, b.w, b.offset) for b in blocks]
-            return _reduce_group(blocks, parts, per_block, self.merge, self.columns, targets)
+            return _reduce_group(per_block, parts, blocks, self.merge, self.columns, targets)
 
         if len(groups) == 1:
             with one_blas_thread():
@@ -192,13 +192,17 @@ class RowPass(Pass):
 
         start, stop = self._ranges[number]
         groups = self._groups(start, stop)
-        leaf = delayed(_reduce_group if engine.in_process else _reduce_group_on_worker, pure=False)
+        leaf = _reduce_group if engine.in_process else _reduce_group_on_worker
         name = name if len(self._ranges) == 1 else f"{name}-{start}"
-        options = (function, self.merge, self.columns, self.dataset.target_columns)
+        targets = self.dataset.target_columns
 
         def task(i: int) -> Any:
             rows = tuple(Block(b.start, b.stop, None, None) for b in groups[i])
-            return leaf(rows, [(b.x, b.y, b.w, b.offset) for b in groups[i]], *options, dask_key_name=f"{name}-{i}")
+            parts: tuple[Any, ...] = ([(b.x, b.y, b.w, b.offset) for b in groups[i]],)
+            work = partial(leaf, merge=self.merge, columns=self.columns, target_columns=targets, blocks=rows)
+            if not any(b.lazy for b in groups[i]):  # Dask would look for its own objects in each field
+                work, parts = partial(work, parts=parts[0]), ()
+            return delayed(work, pure=False)(function, *parts, dask_key_name=f"{name}-{i}")
 
         def identity() -> bytes:
             data = (self.dataset.fingerprint, start, stop, len(groups))
@@ -222,7 +226,7 @@ class PartialResult:
 
 
 def _reduce_group(
-    blocks: Sequence[Block], parts: Sequence[Any], per_block: PerBlock, merge: Merge, columns: Any, target_columns: Any
+    per_block: PerBlock, parts: Sequence[Any], blocks: Sequence[Block], merge: Merge, columns: Any, target_columns: Any
 ) -> PartialResult:
     """Load, reduce and merge the blocks of one task, one after the other."""
     read = sum(part_bytes(x, columns) + part_bytes(y, target_columns) + part_bytes(w) for x, y, w, _ in parts)
@@ -237,9 +241,9 @@ def _reduce_group(
     return PartialResult(result, read)
 
 
-def _reduce_group_on_worker(*arguments: Any) -> PartialResult:
+def _reduce_group_on_worker(*arguments: Any, **options: Any) -> PartialResult:
     with one_blas_thread():
-        return _reduce_group(*arguments)
+        return _reduce_group(*arguments, **options)
 
 
 def merge_partials(parts: Sequence[PartialResult], merge: Merge) -> PartialResult:

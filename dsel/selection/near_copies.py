@@ -105,17 +105,17 @@ def one_of_each(
     copies = left_out(clusters)
     if not copies:
         return validated, NearCopies(notes=notes)
-    if request.near_copies == "refuse":
-        raise OptionError(
-            f"X has {len(copies)} columns that are nearly copies of others (correlation of at least 1 - 1e-6): "
-            f"{format_labels(labels, copies)}.",
-            'Exclude them, or use near_copies="first".',
-        )
     which = "whose cosine is at least 1 - 1e-6"
     if request.preprocess in _CENTERED or wide:
         which = "that correlate by at least 1 - 1e-6"
     if request.preprocess not in _CENTERED and wide:
         which += " and have means in the same proportion"
+    if request.near_copies == "refuse":
+        raise OptionError(
+            f"X has {len(copies)} columns that are nearly copies of others (columns {which}): "
+            f"{format_labels(labels, copies)}.",
+            'Exclude them, or use near_copies="first".',
+        )
     notes = (*notes, note_on(clusters, validated.dataset, which, any_scale))
     # Without centering, a multiple is one of the columns as they are, and another read tells.
     distances = found.distances if request.preprocess in _CENTERED else {}

@@ -24,7 +24,7 @@ from dsel.config.request import Categories, Missing, NearCopies, Preprocess, Sel
 from dsel.data.as_dataset import as_dataset
 from dsel.data.classes import with_plain_columns
 from dsel.data.dataset import Dataset
-from dsel.data.frames import frame_labels, numbered, target_labels
+from dsel.data.frames import collected, numbered, target_labels
 from dsel.data.labels import as_labels
 from dsel.errors import DataError, OptionError
 from dsel.passes.statistics_cache import MemoryStatisticsCache, StatisticsCache
@@ -35,12 +35,14 @@ from dsel.sklearn.inputs import (
     EncodedTarget,
     check_features,
     check_training_data,
+    column_names,
     data_digest,
     encode_target,
     in_memory,
     is_lazy_or_labelled,
     opened_input,
     spread_columns,
+    with_objects,
 )
 from dsel.storage.paths import AnyPath, as_path
 
@@ -153,11 +155,15 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """
         if y is None and self._y_required:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        y = None if self._y_ignored else with_plain_columns(y)
+        y = None if self._y_ignored else with_plain_columns(collected(y))
+        try:
+            names = column_names(X)
+        except DataError as error:
+            raise ValueError(str(error)) from error
         X = opened_input(X)
-        numbers, targets = frame_labels(X) if numbered(X) else None, target_labels(y)
+        numbers, targets = numbered(X), target_labels(y)
         X, y = check_training_data(self, X, y, self.missing == "mean")
-        target = EncodedTarget(None) if y is None else self._encoded(y)
+        target = EncodedTarget(None) if y is None else self._encoded(y, targets)
         if sample_weight is not None and not is_lazy_or_labelled(X):
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         sample_weight = self._weights(y, sample_weight)
@@ -170,15 +176,12 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             self._source = dataset.column_numbers
             made = dataset.categories if self._source is not None else None
             self._categories = [] if made is None else list(dict.fromkeys(made[made != dataset.features].tolist()))
-            if hasattr(self, "feature_names_in_") and self._source is None:
-                dataset = replace(dataset, features=self.feature_names_in_)
-            if targets is not None and target.classes is None and len(targets) == dataset.n_targets:
-                dataset = replace(dataset, targets=as_labels(targets))
-            elif targets is not None and len(targets) == 1:  # classes have the name of their target
-                dataset = replace(dataset, targets=as_labels([f"{targets[0]}={label}" for label in dataset.targets]))
-            if numbers is not None:
-                features = dataset.features if dataset.numbered else as_labels(numbers)
-                dataset = replace(dataset, features=features, numbered=True)
+            names = getattr(self, "feature_names_in_", names)
+            if names is not None and self._source is None:
+                dataset = replace(dataset, features=as_labels(names), numbered=dataset.numbered or numbers)
+            named = target.names or targets or ()
+            if len(named) == dataset.n_targets:
+                dataset = replace(dataset, targets=as_labels(named))
             request = dataset.named(request)
             cache = self._cache()
             if cache is not None:
@@ -213,10 +216,11 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         X = opened_input(X)
+        default = _get_output_config("transform", estimator=self)["dense"] == "default"
         if not is_lazy_or_labelled(X):
-            return super().transform(X)
+            return super().transform(with_objects(X) if default else X)
         X = check_features(self, X)
-        if _get_output_config("transform", estimator=self)["dense"] == "default":
+        if default:
             return take_columns(X, self.get_support(indices=True))
         return super().transform(in_memory(X, getattr(self, "feature_names_in_", None)))
 
@@ -271,9 +275,9 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """Run the request on the data."""
         return select_from(dataset, request, cache)
 
-    def _encoded(self, y: Any) -> EncodedTarget:
-        """Return the targets as numbers."""
-        return encode_target(y, getattr(self, "task", "auto"))
+    def _encoded(self, y: Any, names: Sequence[str] | None) -> EncodedTarget:
+        """Return the targets of these names as numbers."""
+        return encode_target(y, getattr(self, "task", "auto"), names)
 
     def _weights(self, y: Any, sample_weight: Any) -> Any:
         """Return the weights of the rows."""

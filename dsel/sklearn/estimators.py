@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,14 +152,17 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
         """Return the logarithm of the odds of the second class, shape (m,), or a score for each of q classes (m, q)."""
         return self._predicted(X, "link")
 
-    def _encoded(self, y: Any) -> EncodedTarget:
+    def _encoded(self, y: Any, names: Sequence[str] | None) -> EncodedTarget:
         y = _one_column(self, y)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if classes.size < 2:
             raise ValueError(f"SubsetClassifier needs two classes, and y has one class only: {classes.tolist()[0]!r}.")
         self.classes_ = classes
-        return EncodedTarget(codes.astype(np.float64), classes)
+        labels = [f"{names[0]}={label}" if names else str(label) for label in classes.tolist()]
+        if classes.size == 2:
+            return EncodedTarget(codes.astype(np.float64), classes, labels[1:])
+        return EncodedTarget(np.eye(classes.size)[codes], classes, labels)
 
     def _weights(self, y: Any, sample_weight: Any) -> Any:
         y = _one_column(self, y)
@@ -171,6 +176,11 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
     def _method_fields(self) -> dict[str, Any]:
         asked = self.class_weight
         if isinstance(asked, dict):  # by the numbers that stand for the classes
+            if not all(0.0 < weight < math.inf for weight in asked.values()):
+                raise ValueError(
+                    f"class_weight is {asked}: weights of classes are finite numbers above 0; leave rows out by "
+                    "sample_weight."
+                )
             weights = compute_class_weight(asked, classes=self.classes_, y=self.classes_)
             asked = dict(enumerate(weights.tolist()))
         return {"loss": "logistic" if len(self.classes_) == 2 else "multinomial", "class_weight": asked}
@@ -259,7 +269,7 @@ class SubsetRegressor(RegressorMixin, _SubsetPredictor):  # type: ignore[misc]
             raise ValueError(str(error)) from error
         return _one_column(self, y) if columns == 1 else np.asarray(with_plain_columns(y))
 
-    def _encoded(self, y: Any) -> EncodedTarget:
+    def _encoded(self, y: Any, names: Sequence[str] | None) -> EncodedTarget:
         y = self._target(y)
         if y.dtype.kind not in "fiub":
             try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import weakref
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -21,41 +22,27 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from dsel._lib.blas import usable_cores
-from dsel.data.classes import class_labels, one_hot
+from dsel.data.classes import class_labels, one_hot, with_plain_columns
 from dsel.data.formats.annotated import is_annotated
 from dsel.data.formats.labelled import flattened, matrix_variable
 from dsel.data.frames import collected, frame_labels
 from dsel.data.in_memory import is_data_array, is_xarray_dataset
-from dsel.data.labels import coordinate_values, is_a
+from dsel.data.labels import coordinate_values, is_a, require_unique
 from dsel.errors import DataError
 
-#: dtypes of pandas and polars that only hold classes, and that a conversion to NumPy would lose.
-_OTHER_DTYPES = (
-    "category",
-    "Categorical",
-    "Enum",
-    "string",
-    "str",
-    "large_string",
-    "String",
-    "datetime64",
-    "timedelta64",
-    "Datetime",
-    "Date",
-    "Duration",
-)
-#: Rows by which it is judged whether a column of objects holds text.
-_EXAMINED = 100
 _CLASS_DTYPES = ("category", "boolean", "Boolean", "Categorical", "Enum")
 
 
 def opened_input(X: Any) -> Any:
     """Return X of `fit` or `transform` in a form that has rows and columns.
 
-    The matrix of AnnData, a DataFrame of a LazyFrame or of an Arrow table, and a matrix of an xarray cube.
+    The matrix of AnnData, a DataFrame of a LazyFrame or of an Arrow table, a matrix of an xarray cube, and an array
+    with NaN where it was masked.
     """
     if is_annotated(X):
         return X.X
+    if isinstance(X, np.ma.MaskedArray):
+        return with_plain_columns(X)
     X = collected(X)
     if is_a(X, "pyarrow", "Table"):
         return X.to_pandas()
@@ -126,15 +113,30 @@ def _validated(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         raise ValueError(NAN_IN_X) from error
 
 
+def column_names(X: Any) -> list[str] | None:
+    """Return the labels of the columns of a frame, a table or AnnData; None for others.
+
+    Errors: DataError for equal ones.
+    """
+    names = [str(name) for name in X.var_names] if is_annotated(X) else frame_labels(X)
+    require_unique(names or [], "feature", "X", "Give every column a unique name.")
+    return names
+
+
 def _has_other_columns(X: Any) -> bool:
-    """Return whether a frame of pandas or polars has columns that are no numbers, or that Arrow holds."""
+    """Return whether a frame of pandas or polars has columns that are no numbers, which `dsel.select` converts."""
     if frame_labels(X) is None:
         return False
-    kinds = [str(dtype).split("(")[0].split("[")[0] for dtype in getattr(X, "dtypes", ())]
-    return any(kind in _OTHER_DTYPES for kind in kinds) or any(
-        kind == "object" and any(isinstance(value, str) for value in X.iloc[:_EXAMINED, j])
-        for j, kind in enumerate(kinds)
+    return not all(
+        dtype.kind in "fiub" if hasattr(dtype, "kind") else dtype.is_numeric() or str(dtype) in ("Boolean", "Null")
+        for dtype in set(X.dtypes)
     )
+
+
+def with_objects(X: Any) -> Any:
+    """Return a frame of pandas with objects in place of dates and durations, which no array holds next to numbers."""
+    dated = is_a(X, "pandas", "DataFrame") and any(dtype.kind in "mM" for dtype in set(X.dtypes))
+    return X.astype(object) if dated else X
 
 
 def open_lazy(X: Any) -> Any:
@@ -292,17 +294,20 @@ class EncodedTarget:
         The targets, shape (m,) or (m, N).
     classes : ndarray or list of ndarray, optional
         The classes of y, sorted; a list for several columns of classes. None for numbers.
+    names : sequence of str
+        The labels of the columns of classes.
     """
 
     Y: Any
     classes: NDArray[Any] | list[NDArray[Any]] | None = None
+    names: Sequence[str] = ()
 
 
-def encode_target(y: Any, task: Task) -> EncodedTarget:
+def encode_target(y: Any, task: Task, names: Sequence[str] | None = None) -> EncodedTarget:
     """Return y as numbers.
 
     Two classes become one column, 1 for the second of the sorted classes. More classes become a column each. Under
-    ``task="auto"``, text, booleans and categories are classes, and numbers are numbers.
+    ``task="auto"``, text, booleans and categories are classes, and numbers are numbers. names: of the targets.
 
     Errors: ValueError where a class is missing, or there is only one.
     """
@@ -316,16 +321,18 @@ def encode_target(y: Any, task: Task) -> EncodedTarget:
         return EncodedTarget(_as_numbers(y))
     columns = np.asarray(y.compute() if lazy else y) if values is None else values
     single = columns.ndim == 1
-    parts = (
-        [_indicators(columns, "")]
-        if single
-        else [_indicators(columns[:, j], f"y{j}=") for j in range(columns.shape[1])]
-    )
-    merged = {name: column for part, _ in parts for name, column in part.items()}
-    classes = [found for _, found in parts]
-    import pandas as pd
-
-    return EncodedTarget(pd.DataFrame(merged), classes[0] if single else classes)  # its labels name the targets
+    columns = columns[:, None] if single else columns
+    prefixes = [f"{name}=" for name in names or ([] if single else [f"y{j}" for j in range(columns.shape[1])])] or [""]
+    merged: dict[str, NDArray[np.float64]] = {}
+    classes: list[NDArray[Any]] = []
+    for column, prefix in zip(columns.T, prefixes, strict=True):
+        if task == "auto" and class_labels(column) is None and not single:
+            merged[prefix[:-1]] = column.astype(np.float64)  # next to classes
+            continue
+        part, found = _indicators(column, prefix)
+        merged |= part
+        classes.append(found)
+    return EncodedTarget(np.column_stack([*merged.values()]), classes[0] if single else classes, [*merged])
 
 
 def _as_numbers(y: Any) -> Any:

@@ -371,19 +371,19 @@ def test_wide_data_goes_through_a_file_when_a_row_of_chunks_does_not_fit(tmp_pat
 
 
 LARGE = {
-    "rows in C order": ("npy", "C", (60_000, 250)),
-    "rows in Fortran order": ("npy", "F", (60_000, 250)),
-    "npz": ("npz", "C", (60_000, 250)),
-    "packed Fortran npz": ("npz packed", "F", (60_000, 250)),
-    "packed wide npz": ("npz packed", "C", (500, 30_000)),
-    "csv": ("csv", "C", (60_000, 250)),
-    "parquet": ("parquet", "C", (60_000, 250)),
+    "rows in C order": ("npy", "C", (40_000, 250)),
+    "rows in Fortran order": ("npy", "F", (40_000, 250)),
+    "npz": ("npz", "C", (40_000, 250)),
+    "packed Fortran npz": ("npz packed", "F", (40_000, 250)),
+    "packed wide npz": ("npz packed", "C", (500, 20_000)),
+    "csv": ("csv", "C", (40_000, 250)),
+    "parquet": ("parquet", "C", (40_000, 250)),
 }
 
 
 @pytest.mark.parametrize("case", LARGE)
 def test_memory_stays_far_below_the_source(tmp_path: Path, case: str) -> None:
-    """120 MB of X on a worker of 64 MB: the process may grow by 64 MB beyond its imports."""
+    """80 MB of X on a worker of 64 MB: the process may grow by 64 MB beyond its imports."""
     kind, order, shape = LARGE[case]
     values = np.zeros(shape, order=order)  # type: ignore[call-overload]
     values[:, ::3] = 1.5

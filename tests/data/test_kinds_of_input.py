@@ -624,3 +624,57 @@ def test_misspelt_names_get_a_suggestion(tmp_path: Path) -> None:
         dsel.select(frame, target="Stay", k=1)
     with pytest.raises(OptionError, match=r"sample_weight is no option of ingestion.*weight"):
         dsel.ingest(frame, tmp_path / "data.zarr", **{"sample_weight": np.ones(20)})
+
+
+@pytest.mark.parametrize(
+    "column", [NUMBERS["b"], NUMBERS["b"].rename(None), pl.Series("b", X[:, 1])], ids=["named", "unnamed", "polars"]
+)
+def test_a_series_is_one_column_in_new_rows_too(column: Any) -> None:
+    found = dsel.select(column, Y, k=1)
+    assert found.score(column, Y)["r2"] == pytest.approx(found.r2)
+    assert np.asarray(found.predict(column)).shape == (M,)
+
+
+def test_the_remedy_for_text_in_a_dask_frame_works(tmp_path: Path) -> None:
+    frame = dask_frame(MIXED[["a", "colour"]])
+    with pytest.raises(DataError, match=r"text or categories: 'colour'.*X\.compute\(\)"):
+        dsel.ingest(frame, tmp_path / "data.zarr", y=Y)
+    dsel.ingest(frame.compute(), tmp_path / "data.zarr", y=Y, categorical=["colour"])
+
+
+def test_integers_of_128_bits_are_refused_by_name(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"a": X[:, 0], "b": pl.Series(range(M), dtype=pl.Int128)})
+    with pytest.raises(DataError, match=r"cannot hold the columns 'b'.*Cast them, such as to Int64"):
+        dsel.select(frame, Y, k=1)
+    assert dsel.select(frame.cast({"b": pl.Int64}), Y, k=1).k == 1
+
+
+def test_a_masked_target_is_missing(tmp_path: Path) -> None:
+    y = np.ma.masked_greater(Y.to_numpy(), 4.0)
+    with pytest.raises(DataError, match="Y has NaN"):
+        dsel.select(NUMBERS, y, k=2)
+    with pytest.raises(ValueError, match="Input y contains NaN"):
+        ForwardSelector(2).fit(NUMBERS, y)
+    dsel.ingest(NUMBERS, tmp_path / "data.zarr", y=y)
+    with pytest.raises(DataError, match=r"Y of .* has NaN"):
+        dsel.select(tmp_path / "data.zarr", k=2)
+
+
+def test_a_selector_takes_numbers_next_to_classes_as_select_does() -> None:
+    y = pd.DataFrame({"n": Y, "c": CLASSES})
+    expected = dsel.select(NUMBERS, y, k=2, method="forward")
+    for given in (y, pl.DataFrame(y.to_dict("list")).lazy()):
+        found = ForwardSelector(2).fit(NUMBERS, given).selection_
+        assert (found.labels, found.targets) == (expected.labels, expected.targets)
+
+
+@pytest.mark.parametrize("y", [X[:, 1] + 1j, X[:, :1, None], np.zeros((M, 0))], ids=["complex", "3-D", "none"])
+def test_targets_that_are_no_columns_of_numbers_are_refused_next_to_a_frame(tmp_path: Path, y: Any) -> None:
+    with pytest.raises(DataError, match=r"y has shape .* Give real numbers or classes"):
+        dsel.ingest(NUMBERS, tmp_path / "data.zarr", y=y)
+
+
+@pytest.mark.parametrize("y", [scipy.sparse.csr_matrix(X[:, :1]), np.rec.fromarrays([X[:, 0]], names="t")])
+def test_sparse_and_structured_targets_go_next_to_a_frame(tmp_path: Path, y: Any) -> None:
+    dsel.ingest(NUMBERS, tmp_path / "data.zarr", y=y)
+    assert dsel.select(tmp_path / "data.zarr", k=1).labels == ["a"]

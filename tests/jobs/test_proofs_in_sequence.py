@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 import dsel
+from dsel.config.job import JobFile
 from dsel.errors import CapacityError
 from dsel.jobs import size_proofs
 from dsel.jobs.certify import describe
+from dsel.jobs.runner import run_job
 from dsel.search.exact.certificate import NO_TIME
 from dsel.selection.result import Selection
 
@@ -107,3 +109,29 @@ def test_what_two_proofs_say_together_is_true(
                     assert max(kept, default=0.0) >= bound - 1e-6 * row["total"]
     last.save(tmp_path)
     assert str(dsel.open_selection(tmp_path)) == str(last)
+
+
+NIGHTS: list[dict[str, Any]] = [
+    {"certify": {"nodes": 2}},
+    {"certify": {"time": 1e-9, "sizes": "all"}, "alternatives": {"within": "5%", "limit": 1}},
+    {"certify": {"nodes": 4, "sizes": "all"}, "alternatives": {"nbest": 3, "time": 1e-9}},
+]
+
+
+@pytest.mark.usefixtures("no_workers")
+@pytest.mark.parametrize(("target", "how", "first"), [(Y, {}, 1), (Y > 0, LOSS, 2)], ids=["squared error", "loss"])
+def test_what_proofs_say_of_rows_that_were_appended_is_true(
+    target: np.ndarray, how: dict[str, Any], first: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(size_proofs, "_LEAST_SECONDS", 0.0)
+    store, last = tmp_path / "data.zarr", 0
+    for rows, asked in zip((30, 36, 60), (*NIGHTS[first:], *NIGHTS[:first]), strict=True):
+        np.save(tmp_path / "x.npy", X[last:rows])
+        np.save(tmp_path / "y.npy", target[last:rows, None].astype(float))
+        (dsel.append if last else dsel.ingest)(tmp_path / "x.npy", store, y=tmp_path / "y.npy")
+        out = {"folder": str(tmp_path / "runs")}
+        job = {"store": str(store), "out": out, "k": 2, "method": "forward", **how, **asked}
+        found, last = run_job(JobFile.model_validate(job)), rows
+        require_truth(found, least_errors(X[:rows], target[:rows], how))
+        most = asked["certify"].get("nodes", 2**62)
+        assert "alternatives" in asked or sum(row["nodes"] for row in found.certificate) <= most

@@ -486,7 +486,7 @@ class TestInterruption:
     def end(self, process: subprocess.Popen[str]) -> tuple[int, str]:
         """Wait for the end of a job and of its workers. Return its exit code, and what it printed."""
         _, err = process.communicate(timeout=600)
-        wait_for(lambda: not [p.pid for p in psutil.process_iter() if _group_of(p.pid) == process.pid])
+        wait_for(lambda: not _has_processes(process.pid))
         return process.returncode, err
 
     def assert_same(self, store: Path, undisturbed: Any) -> None:
@@ -534,13 +534,15 @@ class TestInterruption:
         self.assert_same(store, undisturbed)
 
 
-def _group_of(pid: int) -> int:
+def _has_processes(group: int) -> bool:
     try:
-        return os.getpgid(pid)
+        os.killpg(group, 0)
     except ProcessLookupError:
-        return -1
+        return False
+    return True
 
 
+@pytest.mark.usefixtures("no_workers")
 def test_a_criterion_is_named_by_import_path(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(store.parent))
     (store.parent / "mine.py").write_text("def closeness(S):\n    return abs(sum(S) - 40) + len(S) / 100\n")

@@ -130,9 +130,9 @@ def test_work_that_was_saved_is_not_done_again(tall: str, tmp_path: Path, monkey
     read: list[int] = []
     block_moments = reduce_blocks._reduce_group
 
-    def counted(blocks: Any, *arguments: Any) -> Any:
+    def counted(*arguments: Any, blocks: Any, **options: Any) -> Any:
         read.append(blocks[0].start)
-        return block_moments(blocks, *arguments)
+        return block_moments(*arguments, blocks=blocks, **options)
 
     monkeypatch.setattr(reduce_blocks, "_reduce_group", counted)
     killed_and_resumed(gram(tall), tmp_path / "passes", [4, 5, 6], 1e-6)

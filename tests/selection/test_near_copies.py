@@ -105,6 +105,8 @@ def test_near_copies_are_kept_or_refused_on_request() -> None:
         OptionError, match=r"X has 4 columns that are nearly copies .*: x10, x11, x12, x13.*Exclude them"
     ):
         dsel.select(X, Y, k=3, near_copies="refuse")
+    with pytest.raises(OptionError, match=r"columns whose cosine is at least 1 - 1e-6"):
+        dsel.select(BASE + 1e5, Y, k=3, near_copies="refuse", preprocess="unit")
 
 
 def test_a_correlation_below_the_limit_is_no_copy() -> None:

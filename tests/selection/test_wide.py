@@ -172,10 +172,7 @@ def test_what_does_not_fit_the_workers_is_searched_in_column_blocks_with_the_sam
     X = rng.standard_normal((60, 4000)).astype("float32")
     Y = X[:, :3] @ rng.standard_normal((3, 2)) + 0.5 * rng.standard_normal((60, 2))
     store = make_store(tmp_path / "x.zarr", X, Y, chunks=(60, 500))
-    asked: dict[str, dict[str, Any]] = {
-        "forward": {}, "poss": {"iterations": 2000}, "pposs": {"iterations": 2000, "processors": 16},
-        "pposs-asy": {"iterations": 2000},
-    }  # fmt: skip
+    asked: dict[str, dict[str, Any]] = {"forward": {}, "poss": {"iterations": 2000}}
     with local_cluster(2, "350MiB") as client:
         context = RunContext(DaskEngine(client))
         found = {

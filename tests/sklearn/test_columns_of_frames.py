@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import xarray as xr
 
@@ -24,6 +25,7 @@ from dsel.sklearn import (
 M = 120
 RNG = np.random.default_rng(5)
 SHOP = RNG.choice(["north", "south", "west"], M)
+DAYS = pd.date_range("2024-01-01", periods=M)
 NUMBERS = pd.DataFrame(RNG.normal(size=(M, 3)), columns=["price", "promo", "junk"])
 Y = 3 * NUMBERS["price"] + 2 * NUMBERS["promo"] + 4 * (SHOP == "south") + RNG.normal(size=M)
 WIDE = NUMBERS.assign(shop=SHOP)[["shop", "price", "promo", "junk"]]
@@ -152,3 +154,73 @@ def test_several_variables_that_may_be_x_are_refused_with_what_works() -> None:
     )
     with pytest.raises(dsel.errors.DataError, match=r'Give one of them as X, such as dataset\["sst"\]'):
         dsel.select(cube, k=1)
+
+
+#: Columns that arrays of numbers do not hold, and the options that they need.
+OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
+    "dictionary": (pd.Series(SHOP).astype(pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string()))), {}),
+    "arrow date": (pd.Series(DAYS).dt.date.astype(pd.ArrowDtype(pa.date32())), {"dates": "days"}),
+    "arrow moment": (pd.Series(DAYS).astype(pd.ArrowDtype(pa.timestamp("us", tz="UTC"))), {"dates": "days"}),
+    "date": (pd.Series(DAYS.date), {"dates": "days"}),
+    "duration": (pd.Series(DAYS - DAYS[0]), {"dates": "days"}),
+    "month": (pd.period_range("2024-01", periods=M, freq="M"), {"dates": "days"}),
+}
+
+
+@pytest.mark.parametrize("kind", OTHER)
+def test_a_frame_may_hold_every_kind_of_column_that_select_takes(kind: str) -> None:
+    values, options = OTHER[kind]
+    frame = NUMBERS.assign(extra=values)
+    fitted = SubsetRegressor(2, include=["extra"] if options else (), **options).fit(frame, Y)
+    asked = {"include": ["extra"], **options} if options else {}
+    assert fitted.selection_.labels == dsel.select(frame, Y, k=2, **asked).labels
+    assert fitted.transform(frame).tolist() == fitted.set_output(transform="pandas").transform(frame).values.tolist()
+
+
+@pytest.mark.parametrize("values", [[b"a", b"b"] * (M // 2), [[1.0]] * M], ids=["bytes", "lists"])
+def test_a_column_that_select_refuses_has_its_error(values: list[Any]) -> None:
+    with pytest.raises(ValueError, match=r"column 'extra' holds no numbers .* Encode it, or leave the column out"):
+        SubsetSelector(2).fit(NUMBERS.assign(extra=values), Y)
+
+
+def test_the_index_of_a_frame_with_text_does_not_matter_for_classes() -> None:
+    frame, y = WIDE[::-1], pd.Series(np.where(Y > 0.0, "yes", "no"))[::-1]
+    assert SubsetSelector(2).fit(frame, y).selection_.labels == dsel.select(frame, y, k=2).labels
+
+
+def test_a_masked_value_is_missing() -> None:
+    X = np.ma.masked_greater(NUMBERS.to_numpy(), 1.0)
+    with pytest.raises(ValueError, match=r"Input X contains NaN.*missing=.mean"):
+        SubsetRegressor(2).fit(X, Y)
+    fitted = SubsetRegressor(2, missing="mean").fit(X, Y)
+    assert fitted.selection_.error == dsel.select(X, Y, k=2, missing="mean").error
+    assert np.array_equal(fitted.predict(X), fitted.predict(X.filled(np.nan)))
+    assert np.isnan(fitted.transform(X)).any()
+
+
+def test_labels_that_are_no_text_name_columns() -> None:
+    frame = NUMBERS.set_axis(pd.MultiIndex.from_product([["shop"], NUMBERS.columns]), axis=1)
+    fitted = SubsetSelector(2, include=[("shop", "junk")]).fit(frame, Y)
+    assert fitted.selection_.labels == dsel.select(frame, Y, k=2, include=[("shop", "junk")]).labels
+    data = pytest.importorskip("anndata").AnnData(NUMBERS.set_axis(map(str, range(M)), axis=0))
+    assert SubsetSelector(1, include=["junk"]).fit(data, Y).selection_.labels == ["junk"]
+
+
+def test_equal_labels_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"'price' .2 times.. Give every column a unique name"):
+        SubsetSelector(2).fit(pd.concat([NUMBERS, NUMBERS["price"]], axis=1), Y)
+
+
+def test_targets_have_the_names_of_their_columns_and_classes() -> None:
+    y = pd.DataFrame({"shop": SHOP, "sold": np.where(Y > 0.0, "yes", "no")})
+    assert SubsetSelector(2).fit(NUMBERS, y).selection_.targets == dsel.select(NUMBERS, y, k=2).targets
+    for name, of_loss in (("shop", "multinomial"), ("sold", "logistic")):
+        expected = dsel.select(NUMBERS, y[name], k=2, loss=of_loss, lam=1.0)
+        fitted = SubsetClassifier(2).fit(NUMBERS, y[name])
+        assert fitted.selection_.targets == expected.targets
+        assert np.allclose(fitted.coef_[:, fitted.indices_].T, expected.coefficients)
+
+
+def test_an_error_about_the_weight_of_a_class_names_the_class() -> None:
+    with pytest.raises(ValueError, match=r"class_weight is \{'west': 0.0\}"):
+        SubsetClassifier(2, class_weight={"west": 0.0}).fit(NUMBERS, SHOP)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dsel.objective.losses.huber import Huber
 from dsel.sklearn import (
     BestSubsetSelector,
     ColumnSubsetSelector,
@@ -30,7 +29,6 @@ from dsel.sklearn import (
         ColumnSubsetSelector(3),
         SubsetClassifier(),
         SubsetRegressor(3),
-        SubsetRegressor(3, loss=Huber(2.0), lam=1.0),
         SubsetRegressor(3, loss="poisson", lam=1.0),
     ]
 )

@@ -348,12 +348,15 @@ def across_sizes(found: Mapping[int, Certificate]) -> dict[int, Certificate]:
     A bound for more columns also holds for fewer, because a subset of few columns is one of at most more columns.
     """
     result: dict[int, Certificate] = {}
-    bound, error = 0.0, 0.0
+    bound, error, method = 0.0, 0.0, NO_TIME
     for size in sorted(found, reverse=True):
         if found[size].coefficients or found[size].largest_coefficient:  # it is not about all subsets
             result[size] = replace(found[size], bound=max(found[size].bound, min(bound, found[size].value)))
             continue
+        if found[size].bound >= bound and found[size].method != NO_TIME:
+            method = found[size].method
         bound, error = max(bound, found[size].bound), max(error, found[size].rounding_error)
         holds = consistent_bound(bound, found[size].value, found[size].total, error)
-        result[size] = replace(found[size], bound=holds, rounding_error=error)
+        how = method if found[size].method == NO_TIME and holds > 0.0 else found[size].method
+        result[size] = replace(found[size], bound=holds, rounding_error=error, method=how)
     return dict(sorted(result.items()))

@@ -23,7 +23,7 @@ from dsel.data.dataset import Dataset
 from dsel.data.formats.annotated import is_annotated
 from dsel.data.formats.labelled import flattened, matrix_variable
 from dsel.data.frame_numbers import warn_of_new_value, with_columns
-from dsel.data.frames import collected, without_blanks
+from dsel.data.frames import collected, one_column, without_blanks
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.in_memory import matched
 from dsel.data.labels import MIDNIGHT, column_of, coordinate_values, default_labels, index_words, is_a, is_frame
@@ -253,7 +253,7 @@ def opened(selection: SelectionRecord, X: Any) -> Any:
         return as_dataset(X, unsupervised=True, sample_weight=False)
     if isinstance(X, Dataset):
         return X
-    X = collected(X)
+    X = one_column(collected(X), "X")
     X = X.to_pandas() if is_a(X, "pyarrow", "Table") else X
     if is_annotated(X):  # of a wide one, only the chosen columns become dense
         import pandas as pd

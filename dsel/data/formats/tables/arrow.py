@@ -191,7 +191,13 @@ def arrow_table(frame: Any, keep_index: bool = True, unusable: dict[str, str] | 
             raise DataError(" ".join(f"{text[:1].upper()}{text[1:]}" for text in found.values()))
         (unusable if unusable is not None else {}).update(found)
         return table
-    return pa.table(frame.collect() if hasattr(frame, "collect") else frame), None
+    frame = frame.collect() if hasattr(frame, "collect") else frame
+    try:
+        return pa.table(frame), None
+    except pa.ArrowInvalid as error:
+        wide = [name for name, kind in getattr(frame, "schema", {}).items() if str(kind) in ("Int128", "UInt128")]
+        what = f"Arrow cannot hold the columns {shorten(map(repr, wide))}: {error}."
+        raise DataError(what, "Cast them, such as to Int64.") from error
 
 
 def _from_pandas(frame: Any, keep_index: bool, unusable: dict[str, str]) -> tuple[Any, str | None]:
