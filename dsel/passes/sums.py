@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dtrttp
 
-from dsel._lib.text import shorten
+from dsel._lib.text import counted, shorten
 from dsel._lib.types import Floats
 from dsel._lib.versions import versions
 from dsel.data.blocks import Block
@@ -84,6 +84,10 @@ class Sums(Dataset):
     weight_dtype: str | None
     parts: tuple[dict[str, Any], ...]
     files: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        about = f"{counted(self.m, 'row')}, {counted(self.n, 'column')}, {counted(self.n_targets, 'target')}"
+        return f"<Sums of {counted(len(self.parts), 'part')}: {about}>"
 
     @classmethod
     def made(

@@ -92,8 +92,11 @@ class Eigendecomposition:
         variables = {"values": ("component", self.values), "components": (("component", "feature"), self.components)}
         return xr.Dataset(variables, {"feature": self.features}, self.figures)
 
+    def __repr__(self) -> str:
+        return f"<Eigendecomposition: {self}>"
+
     def __str__(self) -> str:
         return (
-            f"rank {self.rank} of {self.features.size:,} columns captures {self.captured:.4%} of ||X||^2 "
+            f"rank {self.rank} of {counted(self.features.size, 'column')} captures {self.captured:.4%} of ||X||^2 "
             f"(relative error {self.relative_error:.2e}; {self.method}, {counted(self.passes, 'pass', 'passes')})"
         )

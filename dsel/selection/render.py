@@ -442,7 +442,8 @@ def _explained(found: dict[str, Any]) -> str:
 
 def describe_changes(changes: dict[str, Any]) -> Iterator[str]:
     """Yield lines about what changed, for people."""
-    new = "" if changes["new_rows"] is None else f", {changes['new_rows']:,} new rows"
+    rows = changes["new_rows"]
+    new = "" if rows is None else f", {rows:,} new {noun(rows, 'row')}"
     if changes["changed"]:
         parts = [f"{what}: {shorten(changes[what], 10)}" for what in ("entered", "left") if changes[what]]
         yield f"Changed since run {changes['run']}{new}: {'; '.join(parts)}"
@@ -462,7 +463,8 @@ def describe_changes(changes: dict[str, Any]) -> Iterator[str]:
         yield f"Other verdicts{about}: {shown}"
     rows = changes["on_new_rows"]
     if rows is not None and rows["r2"] is not None:
-        yield f"On the new rows alone, the previous coefficients explain {rows['r2']:.4%}"
+        worse = ", less than no columns do" if rows["r2"] < 0.0 else ""
+        yield f"On the new rows alone, the previous coefficients explain {rows['r2']:.4%}{worse}"
     found = changes["comparison"]
     if found is not None:
         yield _explained(found)

@@ -184,7 +184,7 @@ def _end(
     """Return the least f of a search with some slices at a time; 1: sequential POSS."""
     iterations = paper_iterations(k, objective.n)
     rules, stop = SliceRules(k, seed, exchange_every=every), Stop(iterations=iterations)
-    generations = Division(objective.n, k, 1, every, iterations).generations
+    generations = Division(objective.n, k, 1, every, iterations).generations(slices)
     length = iterations if slices == 1 else max(1, iterations // (slices * generations))
     search = SlicedSearch(objective, rules, Schedule(slices, length), stop)
     for members in subsets:
@@ -208,14 +208,14 @@ def not_worse(found: dict[str, dict[str, list[float]]]) -> bool:
 class WaitingSlices:
     """Work that waits as long as a slice computes, and finds nothing.
 
-    It takes `SLICE` seconds on average, and as in a search four times as long for large parents as for small ones.
+    It takes `SLICE` seconds on average, and as in a search longer for large parents than for small ones.
     """
 
     def __call__(self, task: Task) -> TaskResult:
         start = time.perf_counter()
         part: Any = task.payload
-        first = part.parents[0] / (2 * _WAITING_K)
-        time.sleep(SLICE * (0.4 + 1.2 * first) * np.random.default_rng(part.start).uniform(0.85, 1.15))
+        size = np.mean(part.parents) / (2 * _WAITING_K)
+        time.sleep(SLICE * (0.4 + 1.2 * size) * np.random.default_rng(part.start).uniform(0.85, 1.15))
         counts = {"looked_up": 0, "valued": 0, "evaluated": 0, "accepted": 0}
         result = SliceResult((), (), part.stop, counts)
         return TaskResult(result, time.perf_counter() - start)

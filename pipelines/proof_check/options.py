@@ -129,13 +129,21 @@ class _Check:
         factor = 1.0 + self.call.asked.get("epsilon", 0.0)
         if self.exact and answer.error > factor * least + _EQUAL * total:
             yield f"error {answer.error} of {S}, and {least} is possible"
-        rows = np.arange(5)
-        X = own.X[rows]
-        new, _ = self.call.data(self.folder / "new", rows)
-        values = answer.predict(new)
-        values = values.compute() if hasattr(values, "compute") else values
-        if self.differs(np.asarray(values).reshape(len(rows), -1), predicted(X), float(abs(own.Y).max())):
-            yield f"it predicts {np.asarray(values).reshape(len(rows), -1)[0]}, not {predicted(X)[0]}"
+        yield from self._new_rows(answer, predicted)
+
+    def _new_rows(self, answer: Any, predicted: Any) -> Iterator[str]:
+        """Compare predictions and the score of a few rows."""
+        own, rows = self.own, np.arange(9)
+        new, Y = self.call.data(self.folder / "new", rows)
+        values, wanted = answer.predict(new), predicted(own.X[rows])
+        values = np.asarray(values.compute() if hasattr(values, "compute") else values).reshape(wanted.shape)
+        if self.differs(values, wanted, float(abs(own.Y).max())):
+            yield f"it predicts {values[0]}, not {wanted[0]}"
+        if own.Y.shape[1] == 1 and not self.call.unsupervised:
+            y, found = own.Y[rows], answer.score(new, Y)
+            share = 1.0 - np.square(y - wanted).sum() / np.square(y - y.mean()).sum()
+            if self.differs([found["deviance"], found["r2"]], [np.square(y - wanted).sum(), share], 100.0):
+                yield f"its score is {found}, not {share}"
 
     def _sizes(self, answer: Any) -> Iterator[str]:
         """Compare the curve of an automatic k: at each size by an exact method, else at the chosen one."""

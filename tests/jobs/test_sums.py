@@ -393,3 +393,8 @@ def test_a_part_may_lack_values_of_a_category() -> None:
     shares = [dsel.check_part(selection, frame[a : a + 30], y[a : a + 30]) for a in (0, 30)]
     rest = y - selection.predict(frame)
     assert sum(share.rss[0] for share in shares) == pytest.approx(float(rest @ rest))
+
+
+def test_the_short_form_of_sums_counts_what_they_hold() -> None:
+    both = dsel.open_sums(dsel.sums(X[:5, :2], X[:5, 2]), dsel.sums(X[5:9, :2], X[5:9, 2]))
+    assert repr(both) == "<Sums of 2 parts: 9 rows, 2 columns, 1 target>"

@@ -106,6 +106,7 @@ def test_the_result_has_labels_and_says_what_it_captures() -> None:
     assert table["components"].sel(feature="x3").shape == (2,)
     assert table.attrs["captured"] == found.captured
     assert str(found).startswith(f"rank 2 of 6 columns captures {found.captured:.4%}")
+    assert repr(found) == f"<Eigendecomposition: {found}>"
 
 
 @pytest.mark.parametrize(

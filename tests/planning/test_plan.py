@@ -96,6 +96,15 @@ def test_passes_bytes_and_tasks_are_those_planned(stores: dict[str, Path], name:
         assert plan.passes == 2 + k - len(asked.get("include", ())) + ("lam_grid" in asked)
 
 
+@pytest.mark.parametrize("unsupervised", [True, False])
+def test_a_reduced_problem_reads_what_was_planned(stores: dict[str, Path], unsupervised: bool) -> None:
+    how = {"method": "forward", "reduce": {"rank": 8}, "unsupervised": unsupervised}
+    plan = dsel.select(stores["tall"], k=3, **how).plan
+    assert plan is not None
+    for name in ("passes", "bytes_read", "tasks"):
+        assert plan["measured"][name] == plan["planned"][name], name
+
+
 @pytest.mark.parametrize(("name", "asked"), CASES[:6])
 def test_the_block_that_a_run_reads_to_estimate_its_time_is_in_the_plan(
     stores: dict[str, Path], name: str, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch

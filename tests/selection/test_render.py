@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import dsel
-from dsel.selection.render import render
+from dsel.selection.render import describe_changes, render
 
 
 def frame(labels: list[str]) -> pd.DataFrame:
@@ -80,3 +80,11 @@ def test_columns_of_groups_are_printed_where_a_group_has_several() -> None:
     for groups, said in ([["a", "b"], ["c", "d"]], True), ([["a", "b"], ["c"], ["d"]], False):
         text = render(dsel.select(X, X.c + X.d, k=1 + (not said), groups=groups))
         assert ("Their columns: " in text) == said
+
+
+def test_changes_count_one_row_and_say_what_a_negative_share_means() -> None:
+    nothing = dict.fromkeys(("previous_error", "bound", "distance", "comparison", "drift"))
+    changes = {"run": "r", "new_rows": 1, "changed": False, "on_new_rows": {"r2": -0.5}, **nothing}
+    first, last = describe_changes(changes)
+    assert first == "Unchanged since run r, 1 new row"
+    assert last.endswith("coefficients explain -50.0000%, less than no columns do")

@@ -33,7 +33,13 @@ from dsel.objective.matrix_factor import InMemoryFactor
 from dsel.objective.objective_interface import Objective
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.passes.columns.column_blocks import ColumnBlocks
-from dsel.passes.columns.column_factor import ColumnFactor, product_pass, right_product_pass, row_gram_pass
+from dsel.passes.columns.column_factor import (
+    ColumnFactor,
+    chosen_columns_cost,
+    product_pass,
+    right_product_pass,
+    row_gram_pass,
+)
 from dsel.passes.columns.column_statistics import ColumnStatistics, target_blocks, target_gram
 from dsel.passes.columns.eigendecomposition import (
     OVERSAMPLING,
@@ -348,11 +354,12 @@ class Sketch(EigenReduced):
 
     def check_cost(self, validated: ValidatedRequest, cache: StatisticsCache | None = None) -> PassCost:
         """Return the cost of the errors of the front and of the final pass."""
-        last = super().check_cost(validated, cache)
-        if validated.dataset.n_targets:
-            return last
-        front = product_pass(self.blocks(validated.dataset), validated.request.limit).cost()
-        return PassCost.total(last.name, (front, last))
+        last, k = super().check_cost(validated, cache), validated.request.limit
+        blocks = self.blocks(validated.dataset)
+        front = [chosen_columns_cost(blocks, k)]
+        if not validated.dataset.n_targets:
+            front.append(product_pass(blocks, k).cost())
+        return PassCost.total(last.name, (*front, last))
 
     def _search_costs(self, blocks: ColumnBlocks, saved: Saved) -> list[PassCost]:
         if saved.eigendecomposition:

@@ -92,8 +92,8 @@ def _open_questions(
             yield f"It covers those with the {others} up to rounding."
     if row.get("noise"):
         left = row["bound"] / row["total"] - row["noise"]
-        known = f"each such subset leaves at least {left:.4g} of ||Y||^2" if left > 0.0 else "the noise leaves no bound"
-        yield f"The bound is about noisy sums: on the rows, {known}, with probability 1 - 1e-6."
+        known = f"each such subset leaves at least {left:.4g} of ||Y||^2, with probability 1 - 1e-6"
+        yield f"The bound is about noisy sums: on the rows, {known if left > 0.0 else 'the noise leaves no bound'}."
     if row["dependent_gap"]:
         compared = "sets of groups" if _over_groups(row) else "subsets"
         yield _dependence(row["near_copies"], chosen, row["dependent_gap"], label, compared)

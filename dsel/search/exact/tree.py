@@ -172,8 +172,8 @@ class BestFirstTree(ExactSearch, Generic[N]):
         if not self._only_prepared or self._too_long:  # the certificate says how long a node takes
             return ""
         return (
-            "visited no node, because its time ended before the first one; more time helps, and another call of "
-            "dsel certify continues it (a first proof on a machine may compile for seconds: dsel warm does that before)"
+            "visited no node, because its time ended before the first one; more time helps (a first proof on a machine "
+            "may compile for seconds: dsel warm does that before)"
         )
 
     # What all share.

@@ -31,11 +31,12 @@ ITERATION, MEMBERS, TRACED, LOOKED_UP, VALUED, EVALUATED, ACCEPTED, REBUILT, LAS
 CDF = ARCHIVE.vector("CDF", "distribution of the number of flips, see dsel._lib.rng.binomial_cdf")
 FLIPS = ARCHIVE.int_vector("FLIPS", "(max(n, 2 sizes),) scratch: columns to flip")
 CANDIDATE = ARCHIVE.int_vector("CANDIDATE", "(2 sizes + 1,) scratch: a subset, ascending; last, on demand, its size")
-RULES = ARCHIVE.int_vector("RULES", "(7,) LIMIT, MIN_INDEX, SEED, EXCHANGE_EVERY, FIRST_SIZE, SIZES, VALUES")
+RULES = ARCHIVE.int_vector("RULES", "(5,) LIMIT, MIN_INDEX, SEED, EXCHANGE_EVERY, VALUES")
 #: LIMIT: k. MIN_INDEX: 1 where only subsets with the same least index compete. EXCHANGE_EVERY: iterations between
-#: exchange searches, 0 for none. FIRST_SIZE, SIZES: the first size of parents, and how many sizes, modulo `sizes`.
+#: exchange searches, 0 for none.
 #: VALUES: 1 where offspring of several flips get a value from their parent's table first, 0 where all are evaluated.
-LIMIT, MIN_INDEX, SEED, EXCHANGE_EVERY, FIRST_SIZE, SIZES, VALUES = range(7)
+LIMIT, MIN_INDEX, SEED, EXCHANGE_EVERY, VALUES = range(5)
+PARENT_SIZES = ARCHIVE.int_vector("PARENT_SIZES", "(sizes,) 1 where subsets of that size may be drawn as parents")
 STOP_AT = ARCHIVE.vector("STOP_AT", "(1,) stop when f of some subset of size <= k is at or below this")
 
 #: Why a kernel returned. FULL: there is no room in the archive or its trace. ROWS_NEEDED: rows of the columns in

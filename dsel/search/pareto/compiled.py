@@ -175,7 +175,8 @@ class Poss:
         memory.put(archive.CDF, binomial_cdf(n, 1.0 / n))
         memory.put(archive.FLIPS, np.zeros(max(n, 2 * sizes), np.int64))
         memory.put(archive.CANDIDATE, np.zeros(2 * sizes + 1, np.int64))
-        memory.put(archive.RULES, np.array([k, isolation == "min-index", seed, exchange_every, 0, sizes, 1], np.int64))
+        memory.put(archive.RULES, np.array([k, isolation == "min-index", seed, exchange_every, 1], np.int64))
+        memory.put(archive.PARENT_SIZES, np.ones(sizes, np.int64))
         memory.put(archive.STOP_AT, np.array([-np.inf]))
         self._survivors = np.zeros((self._offspring, 2 + sizes + memory[archive.CDF].size), np.int64)
         self._start()
@@ -366,13 +367,10 @@ class Poss:
         self._flush_trace()
         return archived
 
-    def restart(
-        self, iteration: int, solutions: Sequence[Sequence[int]], parents: tuple[int, int] | None = None
-    ) -> None:
+    def restart(self, iteration: int, solutions: Sequence[Sequence[int]], parents: Sequence[int] | None = None) -> None:
         """Make the archive hold exactly these subsets, oldest first, and continue from an iteration.
 
-        parents: the first size of the subsets that may be drawn as parents, and how many sizes there are from it on,
-        modulo 2k (with `any_size`, all sizes); by default all.
+        parents: the sizes of the subsets that may be drawn as parents; by default all.
 
         Subsets are of ascending columns, and none dominates another. The empty set is not among them. Tables that still
         exist are used again: those of subsets that are archived, and of those that left the archive lately. Others are
@@ -395,7 +393,8 @@ class Poss:
         self._trace = []
         count[archive.ITERATION] = count[archive.LAST_GAIN] = iteration // self._offspring
         self._pairs_fetched_at = iteration
-        memory[archive.RULES][[archive.FIRST_SIZE, archive.SIZES]] = parents or (0, 2 * self._limit)
+        memory[archive.PARENT_SIZES][:] = parents is None
+        memory[archive.PARENT_SIZES][list(parents or ())] = 1
 
     def _slot_of(self, members: Sequence[int]) -> int:
         """Return the slot of an archived subset, or -1."""

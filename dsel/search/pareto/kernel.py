@@ -284,12 +284,12 @@ def list_parents(P: ArchiveTables) -> int:
 
     All may where none has an allowed size.
     """
-    rules, order = int_vector(P, archive.RULES), int_vector(P, archive.ORDER)
+    allowed, order = int_vector(P, archive.PARENT_SIZES), int_vector(P, archive.ORDER)
     parents, status = int_vector(P, archive.PARENTS), int_matrix(P, layout.STATUS)
-    members, modulus = int_vector(P, archive.COUNT)[archive.MEMBERS], int_matrix(P, archive.SLOT).shape[1]
+    members = int_vector(P, archive.COUNT)[archive.MEMBERS]
     listed = 0
     for i in range(members):
-        if (status[order[i], layout.SIZE] - rules[archive.FIRST_SIZE] + modulus) % modulus < rules[archive.SIZES]:
+        if allowed[status[order[i], layout.SIZE]]:
             parents[listed] = order[i]
             listed += 1
     if listed > 0:

@@ -35,8 +35,7 @@ class Slice:
 
     solutions: (subset, f) of the snapshot, oldest first, without the empty set. target: the slice ends as soon as f is
     at or below it.
-    parents: the first size of the subsets that may be drawn as parents, and how many sizes there are from it on, modulo
-    2k; None for all.
+    parents: the sizes of the subsets that may be drawn as parents; None for all.
     inputs: for an objective on demand, what the client has published of it.
     """
 
@@ -44,7 +43,7 @@ class Slice:
     stop: int
     solutions: tuple[tuple[Subset, float], ...]
     target: float | None = field(default=None, kw_only=True)
-    parents: tuple[int, int] | None = field(default=None, kw_only=True)
+    parents: tuple[int, ...] | None = field(default=None, kw_only=True)
     inputs: PublishedInputs | None = field(default=None, kw_only=True)
 
 

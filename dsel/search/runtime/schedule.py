@@ -19,8 +19,9 @@ LEAST_SLICES, USUAL_SLICES, _SHORT_SECONDS = 8, 32, 0.03
 #: about one for each column to choose, take this many seconds, over n k^2.
 _STARTS, _START_SECONDS = 8, 1.8e-9
 #: A search has at least this many generations: slices that follow each other because each needs the one before.
-#: Without exchange searches, fewer generations found worse subsets in as many iterations.
-GENERATIONS, WITH_EXCHANGE = 128, 32
+#: Without exchange searches, fewer generations found worse subsets in as many iterations. With them, up to eight slices
+#: at the same time need fewer than more of them.
+GENERATIONS, WITH_EXCHANGE, UP_TO_EIGHT = 128, 32, 12
 #: Slices of a search with exchange searches that may be out at the same time, also if it has fewer generations.
 LEAST_IN_FLIGHT = 4
 #: Generations where the number of slices at a time is asked for.
@@ -77,7 +78,7 @@ class Schedule:
         wanted = round(self.in_flight * _GOLDEN_RATIO)
         return next(step for step in range(wanted, wanted + self.in_flight) if math.gcd(step, self.in_flight) == 1)
 
-    def parents(self, q: int, k: int) -> tuple[int, int] | None:
+    def parents(self, q: int, k: int) -> tuple[int, ...] | None:
         """Return the sizes of the subsets from which a slice draws its parents, or None for all.
 
         Parameters
@@ -89,14 +90,17 @@ class Schedule:
 
         Returns
         -------
-        tuple of int
-            The first size, and how many sizes there are from it on, modulo 2k.
+        tuple of int or None
+            The sizes.
 
         Notes
         -----
         Slices that run at the same time do not know what the others find. With parents of different sizes they rarely
         find the same. `in_flight` slices in a row have each size once, so that each subset is a parent as often as in
         POSS. The borders move from one generation to the next.
+
+        An iteration takes a time that grows about linearly with the size of the parent. So each of more than four
+        slices at a time has as many large sizes as small ones, and takes about as long as the others.
         """
         draws = self.length // max(self.processors, 1)
         if self.in_flight == 1 or self.order == "arrival" or draws < 2 * k:
@@ -104,7 +108,10 @@ class Schedule:
         generation, place = divmod(q, self.in_flight)
         place = place * self._stride % self.in_flight  # large subsets take longer: spread them evenly
         first, end = (int((x + generation * _GOLDEN_RATIO) * 2 * k / self.in_flight) for x in (place, place + 1))
-        return first % (2 * k), max(end - first, 1)
+        places = (x % (2 * k) for x in range(first, max(end, first + 1)))
+        if self.in_flight <= LEAST_IN_FLIGHT:
+            return tuple(places)
+        return tuple(x // 2 if x % 2 == 0 else 2 * k - 1 - x // 2 for x in places)
 
 
 def iteration_seconds(n: int, k: int, few_targets: int, exchange_every: int, has_gram: bool = True) -> float:
@@ -189,10 +196,10 @@ class Division:
         total = self.total + self.iterations * added
         return total if self.seconds is None else min(total, self.seconds)
 
-    @property
-    def generations(self) -> int:
-        """How many generations a long search has at least."""
-        return WITH_EXCHANGE if self.exchange_every else GENERATIONS
+    def generations(self, in_flight: int) -> int:
+        """Return how many generations a search with this many slices at the same time has at least."""
+        with_exchange = UP_TO_EIGHT if in_flight <= 8 else WITH_EXCHANGE
+        return with_exchange if self.exchange_every else GENERATIONS
 
     def schedule(self, in_flight: int | None = None, length: int | None = None) -> Schedule:
         """Return the schedule.
@@ -208,11 +215,11 @@ class Division:
         number = max(LEAST_SLICES, min(USUAL_SLICES, total / _SHORT_SECONDS), usual)
         if in_flight is None:
             in_flight = LEAST_IN_FLIGHT if self.exchange_every else 1
-            while 2 * in_flight <= MOST_IN_FLIGHT and 2 * in_flight * self.generations <= number:
+            while 2 * in_flight <= MOST_IN_FLIGHT and 2 * in_flight * self.generations(2 * in_flight) <= number:
                 in_flight *= 2
         else:
             number = max(number, LEAST_GENERATIONS * in_flight)
-        number = max(min(number, self.generations * MOST_IN_FLIGHT), total / LONGEST_SECONDS)
+        number = max(min(number, self.generations(MOST_IN_FLIGHT) * MOST_IN_FLIGHT), total / LONGEST_SECONDS)
         if length is None:
             length = _two_digits(total / number / self.each)
         whole = max(self.processors, 1)

@@ -8,6 +8,7 @@ import threading
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from dsel.search.anytime import Stop
@@ -231,6 +232,9 @@ class TestTheDivision:
         assert sizes == sorted(sizes)
         assert (sizes[0], sizes[-1]) == (LEAST_IN_FLIGHT, MOST_IN_FLIGHT)
 
+    def test_a_search_of_half_a_minute_keeps_eight_workers_busy(self) -> None:
+        assert self.of(every=default_interval(2500, 50))[0].in_flight == 8
+
     def test_a_cluster_costs_at_most_five_percent_or_a_third_of_a_second(self) -> None:
         """Sending and merging a task takes about 8 ms."""
         for power in range(3, 11):
@@ -279,11 +283,11 @@ class TestTheDivision:
 class OfSomeSizes(CriterionSearch):
     """POSS that draws its parents from subsets of some sizes, in Python."""
 
-    def __init__(self, objective, rules, solutions, first, sizes) -> None:
+    def __init__(self, objective, rules, solutions, sizes) -> None:
         super().__init__(objective.n, rules.k, Schedule(), STOP, seed=rules.seed)
         for S, f in solutions:
             self.archive.offer(S, f)
-        self.sizes = {size % (2 * rules.k) for size in range(first, first + sizes)}
+        self.sizes = sizes
         self.objective = objective
 
     def run(self, start: int, stop: int) -> None:
@@ -294,13 +298,13 @@ class OfSomeSizes(CriterionSearch):
                 self.archive.offer(S, self.objective.value(S))
 
 
-@pytest.mark.parametrize("parents", [(2, 1), (6, 4), (0, 2), (5, 3), (0, 8)])
+@pytest.mark.parametrize("parents", [(2,), (6, 7, 0, 1), (0, 1), (5, 6, 7), (0, 7), tuple(range(8))])
 @pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
 def test_a_slice_draws_its_parents_from_some_sizes(objective, parents) -> None:
     rules = RULES["poss"]
     solutions = calm(begun(objective, rules, slices=1, stop=Stop(iterations=500))).archived
     pairs = tuple((z.members, z.value) for z in solutions if z.size and z.size != 5)
-    expected = OfSomeSizes(objective, rules, pairs, *parents)
+    expected = OfSomeSizes(objective, rules, pairs, parents)
     expected.run(500, 3000)
     search = rules.search(objective, 1 << 30)
     run_slice(search, Slice(500, 3000, pairs, parents=parents))
@@ -312,10 +316,18 @@ def test_slices_at_the_same_time_have_parents_of_different_sizes(slices: int) ->
     size = Schedule(slices, 96)
     for generation in range(30):
         found = [size.parents(generation * slices + place, K) for place in range(slices)]
-        sizes = [(first + i) % (2 * K) for first, number in found for i in range(number)]
+        sizes = [one for sizes in found for one in sizes]
         assert set(sizes) == set(range(2 * K))
         assert slices > 2 * K or len(sizes) == 2 * K
     assert len({size.parents(slices * generation, K) for generation in range(30)}) > 1
+
+
+@pytest.mark.parametrize("slices", [8, 16])
+def test_slices_at_the_same_time_take_about_equally_long(slices: int) -> None:
+    """The time of an iteration grows about linearly with the size of the parent."""
+    size = Schedule(slices, 960)
+    means = [np.mean(size.parents(q, 64)) for q in range(10 * slices)]
+    assert max(means) - min(means) < 0.3 * np.mean(means)
 
 
 def test_short_slices_and_single_ones_have_all_parents() -> None:
