@@ -105,7 +105,7 @@ def test_quantiles_are_those_of_the_regression_but_for_smoothing(tau: float) -> 
     below = (s.predict(Z) > NUMBERS).mean()
     said = f"{below:.1%} of the rows are below the predicted quantile {tau:g}"
     (note,) = (note for note in s.notes if note.startswith(said))
-    assert (": a smaller width" in note) == (abs(below - tau) > 3 / M + 1e-9)  # without smoothing, 3 rows have no residual
+    assert (": a smaller width" in note) == (abs(below - tau) > 3 / M + 1e-9)  # 3 coefficients
 
 
 def test_few_rows_have_no_note_on_a_smaller_width_which_would_not_help() -> None:
