@@ -131,7 +131,7 @@ def _others_depend(run: SelectionRun, S: Ints) -> bool:
     state = run.whole.subset(S.size)
     for place in np.flatnonzero(np.isin(run.whole.columns, S)):
         state.insert(int(place))
-    return not np.isin(run.whole.columns[state.insertable()], np.setdiff1d(_candidates(run), S)).any()
+    return not np.isin(run.whole.columns[state.residual_norms() > 0.0], np.setdiff1d(_candidates(run), S)).any()
 
 
 @_note
