@@ -250,11 +250,18 @@ class _Prover:
         def explained(members: tuple[int, ...], f: float) -> float:
             return 1.0 - deviances[members] / total
 
+        if answer.subsets and self._is_dependent(certificate.indices):
+            gap = max(answer.subsets[0][1] - certificate.value, 0.0) / total
+            certificate = replace(certificate, dependent_gap=gap if gap > _SAME else 0.0)
         return alternatives_in_data(answer, candidates, explained, reliance, self.run, certificate)
 
     def errors_of(self, subsets: Sequence[Sequence[int]]) -> list[float]:
-        """Return F of subsets of columns of the data."""
-        return [fit.value for fit in self._fitted(subsets)]
+        """Return F of subsets of columns of the data, infinity where they are dependent."""
+        fits = zip(subsets, self._fitted(subsets), strict=True)
+        return [np.inf if self._is_dependent(S) else fit.value for S, fit in fits]
+
+    def _is_dependent(self, S: Sequence[int]) -> bool:
+        return self.run.validated.groups is None and self.run.whole.rank(S) < len(S)
 
     def _fitted(self, subsets: Sequence[Sequence[int]]) -> list[LossFit]:
         """Return the fits of subsets, some at a time."""

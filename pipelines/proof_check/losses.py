@@ -15,6 +15,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel._lib.types import Floats
 from dsel.objective.losses.gamma import Gamma
 from dsel.objective.losses.huber import Huber
@@ -73,6 +74,20 @@ class LossCase:
         others = [j for j in range(self.problem.n) if j not in self.include + self.exclude]
         more = min(self.k - len(self.include), len(others))
         return [tuple(sorted(self.include + S)) for S in combinations(others, more)]
+
+    def left(self, S: tuple[int, ...]) -> float:
+        """Return the least share of its square that the others leave of a column of S; 1 for groups."""
+        problem = self.problem
+        if problem.groups is not None or not S:
+            return 1.0
+        Z, w = (np.asarray(v, np.longdouble) for v in (problem.Z[:, list(S)], problem.w))
+        Z = (Z - (w @ Z / w.sum()) * problem.intercept) * np.sqrt(w)[:, None]
+        K = Z.T @ Z + problem.lam * np.eye(len(S))
+        if not (np.diag(K) > 0.0).all():
+            return 0.0
+        scale = np.sqrt(np.diag(K))
+        values, V = np.linalg.eigh((K / np.outer(scale, scale)).astype(np.float64))
+        return float(1.0 / (np.square(V) / np.maximum(values, 1e-16)).sum(axis=1).max())
 
     def fitted(self, subsets: Sequence[tuple[int, ...]]) -> tuple[Long, Long]:
         """Return F of subsets of one size, and the largest size of a coefficient of each."""
@@ -412,13 +427,17 @@ def _check_list(
     columns = [j for j in range(case.problem.n) if j not in case.include + case.exclude]
     inside = np.array([[j in S for j in columns] for S in case.subsets])
     covered, slack = sizes <= found.limit, _EQUAL * total
-    clear = covered & (f < near.threshold - slack)
+    left = np.array([case.left(S) for S in case.subsets])
+    possible = left > 0.5 * DEPENDENCE_TOLERANCE
+    clear = covered & (left > 2.0 * DEPENDENCE_TOLERANCE) & (f < near.threshold - slack)
     listed = {tuple(sorted((*case.include, *(columns[i] for i in S)))): value for S, value in near.subsets}
     lacking = [S for S, one in zip(case.subsets, clear, strict=True) if one and S not in listed]
     if near.complete and lacking:
         findings.missed.append(f"{what}: the list lacks {lacking[0]}")
     for S, value in listed.items():
         least = float(f[case.subsets.index(S)])
+        if not possible[case.subsets.index(S)]:
+            findings.missed.append(f"{what}: {S} is listed, and is dependent")
         if not least - slack <= value <= max(least, near.threshold) + slack:
             findings.missed.append(f"{what}: {S} is listed with {value}, and has {least}")
     for i, (j, verdict) in enumerate(zip(columns, near.verdicts, strict=True)):
@@ -427,7 +446,7 @@ def _check_list(
         if wrong is not None and (clear & wrong).any():
             findings.false_bounds.append(f"{what}: column {j} is not {verdict}")
         for bound, side in ((near.bound_with[i], having), (near.bound_without[i], without)):
-            if bound > f[covered & side].min(initial=np.inf):
+            if bound > f[covered & side & (left > 2.0 * DEPENDENCE_TOLERANCE)].min(initial=np.inf):
                 findings.false_bounds.append(f"{what}: {bound} is the price of column {j}")
 
 

@@ -49,3 +49,17 @@ def test_the_row_of_the_chosen_size_is_the_selection(loss: str, method: str, k: 
     found = selected(loss, k=k, method=method)
     assert set(found.front[-1].indices) == set(found.indices)
     assert " <-" in str(dsel.certify(found, FRAME, TARGETS[loss]))
+
+
+@pytest.mark.parametrize("loss", TARGETS)
+def test_lists_have_independent_subsets_alone(loss: str) -> None:
+    found = dsel.alternatives(selected(loss, k=3), FRAME, TARGETS[loss], within=0.5)
+    assert {frozenset(S) for S in found.to_frame()["columns"]} == {frozenset(S) for S in ("abd", "acd", "bcd")}
+    assert found.labels("necessary") == ["d"]
+    assert found.complete
+    none = dsel.alternatives(selected(loss, k=4), FRAME, TARGETS[loss])
+    assert str(none).startswith("every allowed subset of 4 columns is dependent (proved)")
+    copies = FRAME[["a", "d"]].assign(a2=2.0 * FRAME.a)
+    kept = dsel.select(copies, TARGETS[loss], loss=loss, k=2, near_copies="keep")
+    listed = dsel.alternatives(kept, copies, TARGETS[loss], within=0.9).to_frame()["columns"]
+    assert {frozenset(S) for S in listed} == {frozenset(("a", "d")), frozenset(("a2", "d"))}

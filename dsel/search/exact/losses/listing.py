@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dsel._lib.types import Bools, Ints
+from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
+from dsel._lib.types import Bools, Floats, Ints
 from dsel.search.exact.alternatives import NearBestAnswer, summarize
 from dsel.search.exact.losses.local_search import improved, refit, swap_scores
 from dsel.search.exact.losses.problem import LossProblem, Relaxed
@@ -39,9 +40,27 @@ class LossListing:
         near = NearBest(rule, int(free.sum()), k - int(fixed.sum()), c=without, total=total)
         return cls(problem, k, fixed, free, near, items)
 
+    def nothing(self) -> NearBestAnswer | None:
+        """Return the answer where all subsets of k columns are dependent; None where some may be independent.
+
+        The least eigenvalue of k independent columns of norm 1 is more than a k-th of the tolerance, and so is the
+        k-th largest one of all columns, by interlacing.
+        """
+        allowed = np.flatnonzero(self.fixed | self.free)
+        if self.problem.groups is not None or self.k == self.fixed.sum() or allowed.size < self.k:
+            return None
+        values = np.linalg.eigvalsh(_scaled_gram(self.problem, allowed))
+        if values[-self.k] >= 0.5 * DEPENDENCE_TOLERANCE / self.k:
+            return None
+        return summarize(self.near, None, 0.0, True)
+
+    def counts(self, columns: Ints) -> bool:
+        """Return whether lists may have subsets with these columns: independent ones, or any groups."""
+        return self.problem.groups is not None or _is_independent(self.problem, columns)
+
     def take(self, fit: Relaxed, columns: Ints) -> None:
-        """Take a fit on columns of the problem, if there are k of them."""
-        if columns.size == self.k:
+        """Take a fit on columns of the problem, if there are k of them, and they are independent."""
+        if columns.size == self.k and self.counts(columns):
             self.near.take(self._items(columns).tolist(), fit.value)
 
     def matters(self, bound: float, inside: Ints, possible: Ints, least: float) -> bool:
@@ -89,3 +108,21 @@ class LossListing:
         found, rounding = summarize(self.near, opened, lower, proven), self.near.error * self.near.total
         having, lacking = (np.maximum(x - rounding, max(lower, 0.0)) for x in (found.bound_with, found.bound_without))
         return replace(found, bound_with=having, bound_without=lacking)
+
+
+def _scaled_gram(problem: LossProblem, S: Ints) -> Floats:
+    """Return the Gram matrix of columns S with the penalty, scaled to a diagonal of 1; of 0 for columns of zeros."""
+    rows = problem.columns[S] * np.sqrt(problem.w)
+    K = rows @ rows.T + problem.lam * np.eye(S.size)
+    norms = np.sqrt(np.diag(K))
+    norms[norms == 0.0] = 1.0
+    return np.asarray(K / np.outer(norms, norms))
+
+
+def _is_independent(problem: LossProblem, S: Ints) -> bool:
+    """Return whether the others leave more than the tolerance of the square of each column."""
+    try:
+        inverse = np.linalg.inv(np.linalg.cholesky(_scaled_gram(problem, S)))
+    except np.linalg.LinAlgError:
+        return False
+    return bool((np.square(inverse).sum(axis=0) * DEPENDENCE_TOLERANCE < 1.0).all())

@@ -94,6 +94,9 @@ class LossTree:
         self._rounding = first.dual.rounding
         self.value, self.members = first.value, tuple(np.flatnonzero(fixed).tolist())
         self._list = None if listing is None else LossListing.of(listing, problem, k, fixed, free, self.total)
+        self._nothing = None if self._list is None else self._list.nothing()
+        if self._nothing is not None:
+            self._list = None
         #: The least bound of all that is closed, and of what reduced costs have closed of a node.
         self._closed = self._cut = np.inf
         self._kept: KeptLeaves | None = None
@@ -321,6 +324,8 @@ class LossTree:
         if self._list is None:
             return True
         inside, possible = self._columns[node.fixed], self._columns[node.fixed | node.free]
+        if node.bound >= self.value - self._margin and not self._list.counts(inside):
+            return False
         return self._list.matters(node.bound, inside, possible, min(self.bound, node.bound))
 
     def _branch(self, node: Node) -> None:
@@ -412,8 +417,9 @@ class LossTree:
         if leaf:
             if self._list is None or relaxed.bound < self.cutoff:  # else the fit ended before it was exact
                 self._offer(relaxed, np.flatnonzero(fixed))
-            if relaxed.bound < self.cutoff < relaxed.value:
-                self._unsettled.append((node.bound, self._columns[fixed]))
+            S = self._columns[fixed]
+            if relaxed.bound < self.cutoff < relaxed.value and (self._list is None or self._list.counts(S)):
+                self._unsettled.append((node.bound, S))
             self._close(node.bound)
             self._leave(node)
             return
@@ -442,7 +448,7 @@ class LossTree:
     def near_best_answer(self, proven: bool) -> NearBestAnswer | None:
         """Return the near-best subsets and the verdicts so far; None if they were not asked for."""
         if self._list is None:
-            return None
+            return self._nothing
         self._list.search_prices(self._over)
         opened = OpenBounds.none(self._list.near.n)
         if self._open < np.inf:
