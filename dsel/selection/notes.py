@@ -220,8 +220,13 @@ def _infinite_criterion(answer: Answer) -> Iterator[str]:
     if not answer.by_criterion or np.isfinite(answer.best.value):
         return
     validated, note = answer.run.validated, "the criterion is +inf for every subset that was evaluated"
-    from_smaller = getattr(validated.options, "start", "random") == "forward"
-    if validated.method.every_size or from_smaller or answer.curve is not None:
+    one_by_one = validated.method.every_size and not hasattr(validated.options, "iterations")  # not a Pareto search
+    if one_by_one or getattr(validated.options, "start", "random") == "forward":
+        larger = validated.request.limit > validated.included + 1
+        why = "adds one column at a time. Larger subsets may be allowed: poss and exchange from random subsets try some"
+        yield f"{note}: {validated.method.name} {why}" if larger else note
+        return
+    if validated.method.every_size or answer.curve is not None:
         yield note
         return
     size = counted_items(validated.request.limit, validated.items.noun)
