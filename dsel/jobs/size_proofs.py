@@ -17,7 +17,7 @@ from dsel.errors import CapacityError, DselError, Interrupted, OptionError
 from dsel.jobs.proof_store import ProofBudget, ProofStore, SeriesOfProofs, files_of_proof
 from dsel.jobs.run_folder import proof_log_name
 from dsel.search.anytime import Deadline, OutOfTime
-from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, traversal_seconds
+from dsel.search.exact.all_sizes import NearlyDependentError, best_by_criterion, best_of_sizes, traversal_seconds
 from dsel.search.exact.certificate import Certificate, is_finished, nothing_to_choose, without_bound
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
 from dsel.search.exact.guarantee import Limits
@@ -312,7 +312,11 @@ def _best_by_criterion(
             run.context.on_slice,
         )  # fmt: skip
     except ValueError as error:
-        raise OptionError(f"Subsets by {by} cannot be listed: {error}.", "Exclude columns, or leave by out.") from error
+        remedy = "Leave by out."
+        if isinstance(error, NearlyDependentError):
+            column = run.dataset.features[int(objective.columns[error.column])]
+            remedy = f"Select again without {column}, which depends on others, or leave by out."
+        raise OptionError(f"Subsets by {by} cannot be listed: {error}.", remedy) from error
     seconds = time.monotonic() - start
     return criterion_list_in_data(found, run, by, value, seconds)
 

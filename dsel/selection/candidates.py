@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.text import counted, counted_items, noun, shorten
+from dsel._lib.text import counted, noun, shorten
 from dsel._lib.types import Ints
 from dsel.data.blocks import missing_values
 from dsel.data.column_groups import divided_groups
@@ -64,9 +64,6 @@ def candidates_of(
     if not keep.size:
         why = "".join(f" {note[0].upper()}{note[1:]}." for note in dict.fromkeys((*notes, *dataset.notes)))
         raise OptionError(f"No column is left to choose from: all are constant or excluded.{why}")
-    left = validated.items.count(np.union1d(include, keep))
-    if left < request.limit and request.k != "auto":
-        notes.append(f"k is {request.limit}, but only {counted_items(left, validated.items.noun)} can be chosen")
     if whole.has_gram and whole.cross is None and include.size:  # M follows from a whole K, without subtraction
         others = np.setdiff1d(np.arange(whole.n), include)
         chosen_from = np.searchsorted(others, np.setdiff1d(keep, include))

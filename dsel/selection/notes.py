@@ -120,9 +120,47 @@ def _limit_of_size(answer: Answer) -> Iterator[str]:
         return
     if not run.dataset.n_targets:
         yield curve.note_on_x_itself()
-    elif run.validated.included + run.subject.n > limit:
+    elif run.validated.included + run.subject.n > limit and not _others_depend(run, _largest(answer)):
         words = "k is the limit" if curve.k == limit else "the least value is at the limit"
         yield f"{words} max_k: {limit:,}, so a larger subset may be better: raise max_k"
+
+
+def _largest(answer: Answer) -> Ints:
+    """Return the columns of the largest subset that was compared."""
+    run = answer.run
+    points = (point for point in answer.outcome.front if answer.is_asked(point))
+    largest = max(points, key=lambda point: point.size)
+    return np.union1d(run.base, run.objective.in_data(largest.members)).astype(np.int64)
+
+
+def _candidates(run: SelectionRun) -> Ints:
+    """Return the columns that may be chosen, with those that always are."""
+    allowed = ~run.validated.useless(run.prepared.statistics)
+    allowed[run.validated.exclude] = False
+    return np.union1d(run.always, np.flatnonzero(allowed)).astype(np.int64)
+
+
+def _others_depend(run: SelectionRun, S: Ints) -> bool:
+    """Return whether all other candidates depend on columns S. O(n s^2)."""
+    state = run.whole.subset(S.size)
+    for place in np.flatnonzero(np.isin(run.whole.columns, S)):
+        state.insert(int(place))
+    return not np.isin(run.whole.columns[state.residual_norms() > 0.0], np.setdiff1d(_candidates(run), S)).any()
+
+
+@_note
+def _fewer_than_asked(answer: Answer) -> Iterator[str]:
+    """Say why fewer columns than k are chosen: there are no more, or the others depend on them."""
+    if answer.curve is not None:
+        return
+    run, S = answer.run, np.concatenate([answer.chosen, answer.kept])
+    k, items = run.validated.request.limit, run.validated.items
+    chosen, left = items.count(S), items.count(_candidates(run))
+    if 0 < chosen < min(k, left) and not answer.by_criterion and _others_depend(run, S):
+        be = "is" if chosen == 1 else "are"
+        yield f"k is {k}; {counted_items(chosen, items.noun)} {be} chosen, because the other candidates depend on them"
+    elif left < k:
+        yield f"k is {k}, but only {counted_items(left, items.noun)} can be chosen"
 
 
 @_note
