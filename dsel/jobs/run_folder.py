@@ -153,6 +153,9 @@ class RunFolder:
             if is_from_sums(selection):
                 made = "is from sums of rows"
                 remedy = f"dsel certify {self.path} proves it, and dsel check-part {self.path} STORE checks it on rows."
+            elif selection.criterion is not None:
+                made = "was saved from Python, and there is no certificate for its custom criterion"
+                remedy = "Selections by the squared error, or by a loss such as logistic, can be proved."
             else:
                 made, call = "was saved from Python", certify_call(selection, self.path)
                 remedy = f"Prove it in Python: {call}. For this command, run a job: dsel init STORE, then dsel run."

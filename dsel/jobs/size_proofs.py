@@ -17,7 +17,7 @@ from dsel.errors import CapacityError, DselError, Interrupted, OptionError
 from dsel.jobs.proof_store import ProofBudget, ProofStore, SeriesOfProofs, files_of_proof
 from dsel.jobs.run_folder import proof_log_name
 from dsel.search.anytime import Deadline, OutOfTime
-from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, traversal_seconds
+from dsel.search.exact.all_sizes import NearlyDependentError, best_by_criterion, best_of_sizes, traversal_seconds
 from dsel.search.exact.certificate import Certificate, is_finished, nothing_to_choose, without_bound
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
 from dsel.search.exact.guarantee import Limits
@@ -42,6 +42,8 @@ log = logging.getLogger("dsel")
 _FEW_SUBSETS, _LEAST_SECONDS = 1000, 10.0
 #: How much more time suffices for nodes, for each size, as a multiple of the seconds of a node.
 _NODES_TIME = 2.0
+#: How the note on a proof without time ends.
+_MORE_TIME = "; give it more time"
 
 
 @dataclass
@@ -76,10 +78,10 @@ def prove_sizes(
 def why_no_list(selection: Selection) -> DselError:
     """Return the error that says why the proof of a selection left no list of near-best subsets."""
     what, k = "There is no near-best subset:", selection.k
-    if failures := [note for note in selection.notes if note.startswith(FAILED)]:
-        return CapacityError(f"{what} {'; '.join(failures)}.", "Allow more time.")
-    if len(selection) > len(selection.include):
-        return CapacityError(f"{what} the time did not suffice.", "Allow more time.")
+    failures = [note.removesuffix(_MORE_TIME) for note in selection.notes if note.startswith(FAILED)]
+    if failures or len(selection) > len(selection.include):
+        why = "; ".join(failures) or "the time did not suffice"
+        return CapacityError(f"No near-best subset could be listed: {why}.", "Allow more time.")
     if (curve := selection.size_curve) is not None:
         others = " besides the included ones" if selection.include else ""
         why = f"no column is chosen{others}, because {k} is {curve.description}"
@@ -187,7 +189,7 @@ class _SizeProofs:
             except OutOfTime as error:
                 words = ["has too little time"] if self._is_open(size) else []
                 words += ["has no log"] if self._budget.log else []
-                log.warning(self._note(size, f"{', and '.join(words)}: {error}; give it more time"))
+                log.warning(self._note(size, f"{', and '.join(words)}: {error}{_MORE_TIME}"))
                 if self._budget.near_best is None and self._known[size]:
                     bound = without_bound(self._subject, size, self._known[size])
                     self.proved.certificates[self._base + size] = bound
@@ -310,7 +312,11 @@ def _best_by_criterion(
             run.context.on_slice,
         )  # fmt: skip
     except ValueError as error:
-        raise OptionError(f"Subsets by {by} cannot be listed: {error}.", "Exclude columns, or leave by out.") from error
+        remedy = "Leave by out."
+        if isinstance(error, NearlyDependentError):
+            column = run.dataset.features[int(objective.columns[error.column])]
+            remedy = f"Select again without {column}, which depends on others, or leave by out."
+        raise OptionError(f"Subsets by {by} cannot be listed: {error}.", remedy) from error
     seconds = time.monotonic() - start
     return criterion_list_in_data(found, run, by, value, seconds)
 

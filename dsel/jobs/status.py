@@ -294,8 +294,9 @@ def _is_alive(values: dict[str, Any]) -> bool:
     """Return whether a run is alive: its process on this machine, its last sign of life on another one."""
     if values.get("host") == socket.gethostname():
         with suppress(psutil.Error, TypeError, ValueError):
-            started: float = psutil.Process(values["pid"]).create_time()
-            return abs(started - float(values["process_started"])) < 1.0
+            process = psutil.Process(values["pid"])
+            started: float = process.create_time()
+            return process.status() != psutil.STATUS_ZOMBIE and abs(started - float(values["process_started"])) < 1.0
         return False
     return time.time() - float(values.get("updated", 0.0)) < SILENCE_SECONDS
 

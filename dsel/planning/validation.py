@@ -48,6 +48,7 @@ from dsel.search.registry import METHODS, find_method, methods_with
 #: Of data with as many columns, the indicator columns of categories are not grouped by default: groups need their whole
 #: Gram matrix.
 MOST_GROUPED = 10_000
+_NO_FOLDS = 'choose_k="ebic" (or another criterion), which sums no Gram matrix for each part of the rows'
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,7 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
     if loss is None and partition is not None:
         requirements = replace(
             requirements, whole_gram=scored is None or scored.whole_gram, gram_sums=partition.parts * partition.repeats,
-            row_bytes=partition.row_bytes,
+            fewer_sums="fewer folds" if scored is not None else _NO_FOLDS, row_bytes=partition.row_bytes,
         )  # fmt: skip
     if request.reduce is not None:
         _check_reduction(request, requirements)

@@ -254,6 +254,8 @@ class Requirements:
         How subsets are scored on left-out rows, for a method that uses rows.
     gram_sums : int
         How many Gram matrices one partial result of the pass holds: one for each part of the rows, or one.
+    fewer_sums : str
+        What makes these fewer, as a remedy where they do not fit.
     row_bytes : int
         Bytes of the parts of the rows, which every worker holds.
     columns_entered : int, optional
@@ -276,6 +278,7 @@ class Requirements:
     seconds: float | None = None
     cross_validation: CrossValidation | None = None
     gram_sums: int = 1
+    fewer_sums: str = ""
     row_bytes: int = 0
     columns_entered: int | None = None
     few_columns: bool = False

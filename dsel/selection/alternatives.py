@@ -271,7 +271,7 @@ class Alternatives:
         return pd.DataFrame(columns, index=pd.RangeIndex(1, len(self.subsets) + 1, name="rank"))
 
     def __repr__(self) -> str:
-        return f"Alternatives({'; '.join(self.lines())})"
+        return f"Alternatives({'; '.join(filter(None, self.lines()))})"
 
     def __str__(self) -> str:
         first, _, *about = self.lines()
@@ -292,6 +292,8 @@ class Alternatives:
 
     def _columns_by_verdict(self) -> list[str]:
         """Return a line for each verdict that a column has, with the labels of these columns."""
+        if self.complete and not self.subsets:
+            return []
         found = {verdict: [printable(label) for label in self.labels(verdict)] for verdict in VERDICTS}
         return [f"{len(labels)} {verdict}: {shorten(labels, _SHOWN)}" for verdict, labels in found.items() if labels]
 
@@ -302,7 +304,7 @@ class Alternatives:
         verdicts = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
         if not self.subsets:
             none = f"every allowed subset of {columns} is dependent (proved)"
-            return [none if self.complete else f"no independent subset of {columns} is known yet", verdicts]
+            return [none, ""] if self.complete else [f"no independent subset of {columns} is known yet", verdicts]
         listed = f"{counted(len(self.subsets), 'subset')} of {columns}"
         explained = self.total - self.best_error
         last = (self.subsets[-1].error - self.best_error) / explained if explained > 0.0 else 0.0

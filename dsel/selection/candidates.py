@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.text import counted, counted_items, noun, shorten
+from dsel._lib.text import counted, noun, shorten
 from dsel._lib.types import Ints
 from dsel.data.blocks import missing_values
 from dsel.data.column_groups import divided_groups
@@ -64,9 +64,6 @@ def candidates_of(
     if not keep.size:
         why = "".join(f" {note[0].upper()}{note[1:]}." for note in dict.fromkeys((*notes, *dataset.notes)))
         raise OptionError(f"No column is left to choose from: all are constant or excluded.{why}")
-    left = validated.items.count(np.union1d(include, keep))
-    if left < request.limit and request.k != "auto":
-        notes.append(f"k is {request.limit}, but only {counted_items(left, validated.items.noun)} can be chosen")
     if whole.has_gram and whole.cross is None and include.size:  # M follows from a whole K, without subtraction
         others = np.setdiff1d(np.arange(whole.n), include)
         chosen_from = np.searchsorted(others, np.setdiff1d(keep, include))
@@ -100,15 +97,16 @@ def _on_copies(
 ) -> Iterator[str]:
     """Yield notes on pairs of columns of different groups that are multiples of each other.
 
-    used: the candidates. equal: the pairs of equal columns.
+    used: the candidates. equal: the pairs of equal columns. A criterion may prefer one of them, or choose several.
     """
-    groups, labels = validated.groups, validated.dataset.features
+    groups, labels, by_criterion = validated.groups, validated.dataset.features, validated.criterion is not None
     more = " (and more)" if len(pairs) == MOST_DUPLICATES else ""
 
     def named(sets: Sequence[Sequence[int]], names: Sequence[object]) -> str:
         return "; ".join(" and ".join(str(names[j]) for j in members) for members in sets) + more
 
     most = ", of which at most one is chosen; a proof is optimal-except-near-copies if subsets with two may be better"
+    most = "" if by_criterion else most
     sets = _sets(pairs)
     if groups is not None:
         sizes, most = np.bincount(groups.of_column[used], minlength=groups.size), " in different groups"
@@ -116,6 +114,7 @@ def _on_copies(
         for pair in pairs:
             copied[tuple(sorted(groups.of(pair)))].update(pair)
         same = [both for both, columns in sorted(copied.items()) if len(columns) == sizes[list(both)].sum()]
+        same = [] if by_criterion else same
         if same:
             which = named(_sets(same), groups.names)
             yield f"columns or groups that explain the same, so that it does not matter which is chosen: {which}"
@@ -177,26 +176,32 @@ def _notes_on_columns(
     if empty.any():  # the statistics do not tell the two apart
         have = counted(int(empty.sum()), "column that is never chosen has", "columns that are never chosen have")
         notes.append(f"{have} no value at all, or only zeros: {format_labels(labels, np.flatnonzero(empty))}")
-    counts = missing_values(dataset.blocks, dataset.n) if filled else None
+    of_fit = "" if validated.criterion is None else "; that holds for R2 and coefficients: a criterion gets NaN"
+    on_means = _on_means(dataset, unusable | ~is_asked) if filled else ()
+    return [*notes, *(f"{note}{of_fit}" for note in on_means)]
+
+
+def _on_means(dataset: Dataset, useless: NDArray[np.bool_]) -> Iterator[str]:
+    """Yield notes on missing values that the means of their columns replace. useless: columns that do not count."""
+    counts = missing_values(dataset.blocks, dataset.n)
     if counts is not None:
-        counts[unusable | ~is_asked] = 0
-        notes += of_means(by_source(counts, labels, dataset.categories), dataset.m, labels)
-    elif filled and (dataset.store is None or ATTR_FORMAT not in dataset.store.attributes):
-        notes.append(
+        counts[useless] = 0
+        yield from of_means(by_source(counts, dataset.features, dataset.categories), dataset.m, dataset.features)
+    elif dataset.store is None or ATTR_FORMAT not in dataset.store.attributes:
+        yield (
             "missing values of X, if there are any, became the mean of their column: they are counted only in data in "
             "memory and by an ingest"
         )
-    if filled and (had := dataset.missing_when_written()):
-        notes.append(f"the mean of its column replaced each missing value; X had {had} when the store was written")
-    if filled and isinstance(dataset.store, Store):
+    if had := dataset.missing_when_written():
+        yield f"the mean of its column replaced each missing value; X had {had} when the store was written"
+    if isinstance(dataset.store, Store):
         absent, chunks = dataset.store.unwritten_chunks()
         if absent:
-            notes.append(
+            yield (
                 f"{absent} of {chunks} chunks of X {noun(absent, 'does', 'do')} not exist in {dataset.name}: their "
                 "values count as missing, and became the means of their columns; if they are lost, restore them and "
                 "run again"
             )
-    return notes
 
 
 def _on_rounded(dataset: Dataset, statistics: ColumnScales, is_asked: NDArray[np.bool_]) -> Iterator[str]:

@@ -323,7 +323,7 @@ def _certificate(
         proof.seconds, method, better, rounding_error=rounding,
         largest_coefficient=limit if np.isfinite(limit) else 0.0, leaves_checked=proof.checked,
         leaves_searched=proof.searched, began_again=proof.began_again, cpu_seconds=proof.cpu_seconds,
-        closed=proof.ended in ("proven", "rounding"),
+        closed=proof.ended in ("proven", "rounding"), ended_by="nodes" * (proof.ended == "nodes"),
     )  # fmt: skip
 
 
@@ -334,21 +334,15 @@ def _with_better(search: LossSearch, selection: Selection, found: dict[int, Cert
         return selection
     front = {row.size: row for row in selection.front}
     for certificate in new:
-        fit = search.known[tuple(sorted(certificate.indices))]
-        size = search.run.validated.items.count(certificate.indices)
-        run, S = search.run, certificate.indices
-        row = run.row(size, fit.value, 1.0 - fit.deviance / total, S, rank=run.whole.rank(S))
-        if size not in front or row.error < front[size].error:
-            front[size] = row
-    features = search.run.dataset.features
-    labels = {int(j): str(features[j]) for row in front.values() for j in row.indices}
-    selection = replace(
-        selection, front=tuple(front[size] for size in sorted(front)),
-        column_labels={**selection.column_labels, **labels},
-    )  # fmt: skip
+        row = _row(search, certificate.indices, total)
+        if row.size not in front or row.error < front[row.size].error:
+            front[row.size] = row
     if not search.known[search.best].value < selection.error - _SAME * total:
-        return selection
+        return _with_front(search, selection, front)
     chosen, dependent, last = search.final_fit(search.run)
+    row = _row(search, search.answer, total)  # of several that are as good, the front has the answer
+    front = {size: other for size, other in front.items() if size < row.size or other.error < row.error - _SAME * total}
+    selection = _with_front(search, selection, front | {row.size: row})
     kept = dependent if search.run.validated.items.keeps_dependent else dependent[:0]
     fields = answer_fields(search.run, last, chosen, kept)
     figures = search.class_figures()
@@ -358,3 +352,18 @@ def _with_better(search: LossSearch, selection: Selection, found: dict[int, Cert
     notes = notes_of_proof(replace(selection, notes=tuple(notes)), search.run, last, chosen, dependent, kept)
     answer = replace(selection, **fields, class_figures=figures, counts=counts, notes=tuple(notes))
     return compared_again(search.run, last, answer, selection, search)
+
+
+def _row(search: LossSearch, S: Sequence[int], total: float) -> FrontRow:
+    """Return the row of columns that were fitted."""
+    run, fit = search.run, search.known[tuple(sorted(S))]
+    return run.row(run.validated.items.count(S), fit.value, 1.0 - fit.deviance / total, S, rank=run.whole.rank(S))
+
+
+def _with_front(search: LossSearch, selection: Selection, front: Mapping[int, FrontRow]) -> Selection:
+    """Return the selection with these rows, and the labels of their columns."""
+    labels = {int(j): str(search.run.dataset.features[j]) for row in front.values() for j in row.indices}
+    return replace(
+        selection, front=tuple(front[size] for size in sorted(front)),
+        column_labels={**selection.column_labels, **labels},
+    )  # fmt: skip

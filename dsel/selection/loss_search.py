@@ -117,6 +117,8 @@ class LossSearch:
         Whether the loss is that of some rows only, of which the objective of the selection knows nothing.
     exact : bool
         Whether the method proved the best subset of a model.
+    answer : tuple of int
+        The columns of the answer, once it has its final fit.
     """
 
     run: SelectionRun
@@ -130,6 +132,7 @@ class LossSearch:
     model: _Model | None = None
     of_part: bool = False
     exact: bool = False
+    answer: tuple[int, ...] = ()
 
     @property
     def best(self) -> tuple[int, ...]:
@@ -350,13 +353,21 @@ class LossSearch:
         points = improving([FrontPoint(self.sizes[S], fit.value, S) for S, fit in self.known.items()])
         return [point.members for point in points]
 
+    def front_with_answer(self) -> list[tuple[int, ...]]:
+        """Return the front with the answer in the row of its size, and without larger subsets that are no better."""
+        size, enough = self.sizes[self.answer], self.known[self.answer].value * (1.0 - _BETTER)
+        front = self.front()
+        smaller = [S for S in front if self.sizes[S] < size]
+        return [*smaller, self.answer, *(S for S in front if self.sizes[S] > size and self.known[S].value < enough)]
+
     def outcome(self, run: SelectionRun) -> tuple[SearchOutcome, dict[tuple[int, ...], tuple[float, float]]]:
         """Return the outcome in local columns of the run's objective, and F and the deviance of its subsets."""
         place = {int(j): i for i, j in enumerate(run.objective.columns)}
         included = set(run.objective.included) | set(run.base)
-        local = ((S, tuple(place[j] for j in S if j not in included)) for S in self.front())
+        sets = self.front_with_answer()
+        local = ((S, tuple(place[j] for j in S if j not in included)) for S in sets)
         front = [FrontPoint(self.sizes[S], self.known[S].value, members) for S, members in local]
-        errors = {S: (self.known[S].value, self.known[S].deviance) for S in self.front()}
+        errors = {S: (self.known[S].value, self.known[S].deviance) for S in sets}
         counts = {"loss": self.problem.loss.name, "models": self.rounds, "fits": len(self.known), **self.figures()}
         return SearchOutcome(tuple(front), tuple(self.trace), self.iterations, "complete", counts), errors
 
@@ -380,6 +391,9 @@ class LossSearch:
             last = fits[-1]
             self.known[best] = replace(last, columns=chosen[order], coefficients=last.coefficients[order])
         last, empty = fits[-1], fits[0]
+        self.answer = best if run.validated.items.keeps_dependent else tuple(np.sort(chosen).tolist())
+        if self.answer not in self.known:  # without columns that depend on others
+            self.consider([(len(self.answer) - len(base), self.answer)])
         gains = np.array([a.value - b.value for a, b in pairwise(fits)])
         gram = run.prepared.fit(chosen, 0.0).gram
         contrasts = problem.loss.contrasts

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -85,6 +86,8 @@ def _categories(answer: Answer) -> Iterator[str]:
     dataset, validated = answer.run.dataset, answer.run.validated
     if validated.request.categories != "groups":
         return
+    if isinstance(dataset, Sums) and dataset.categories is None and validated.groups is None:
+        yield from _alike(dataset.features.tolist())
     if validated.groups is None and grouped_categories(dataset, validated.request.exclude):
         why = validated.method.name if dataset.n < MOST_GROUPED else f"a search of {MOST_GROUPED:,} or more columns"
         yield f"{why} chooses the indicator columns of categories one by one, not as groups"
@@ -98,6 +101,17 @@ def _categories(answer: Answer) -> Iterator[str]:
         )
 
 
+def _alike(labels: Sequence[str]) -> Iterator[str]:
+    """Say that sums that know no categories, such as files of older versions, choose their columns one by one."""
+    named = Counter(label.partition("=")[0] for label in labels if "=" in label)
+    names = [name for name, count in named.items() if count > 1]
+    if names:
+        yield (
+            f"columns such as {names[0]}=... are chosen one by one, as the sums do not say whether they are of one "
+            "category: name them in groups, or write the sums again from a store or frame with that category"
+        )
+
+
 @_note
 def _limit_of_size(answer: Answer) -> Iterator[str]:
     """Say that the best size is the largest that was compared, where there are more columns, or Y = X."""
@@ -106,9 +120,47 @@ def _limit_of_size(answer: Answer) -> Iterator[str]:
         return
     if not run.dataset.n_targets:
         yield curve.note_on_x_itself()
-    elif run.validated.included + run.subject.n > limit:
+    elif run.validated.included + run.subject.n > limit and not _others_depend(run, _largest(answer)):
         words = "k is the limit" if curve.k == limit else "the least value is at the limit"
         yield f"{words} max_k: {limit:,}, so a larger subset may be better: raise max_k"
+
+
+def _largest(answer: Answer) -> Ints:
+    """Return the columns of the largest subset that was compared."""
+    run = answer.run
+    points = (point for point in answer.outcome.front if answer.is_asked(point))
+    largest = max(points, key=lambda point: point.size)
+    return np.union1d(run.base, run.objective.in_data(largest.members)).astype(np.int64)
+
+
+def _candidates(run: SelectionRun) -> Ints:
+    """Return the columns that may be chosen, with those that always are."""
+    allowed = ~run.validated.useless(run.prepared.statistics)
+    allowed[run.validated.exclude] = False
+    return np.union1d(run.always, np.flatnonzero(allowed)).astype(np.int64)
+
+
+def _others_depend(run: SelectionRun, S: Ints) -> bool:
+    """Return whether all other candidates depend on columns S. O(n s^2)."""
+    state = run.whole.subset(S.size)
+    for place in np.flatnonzero(np.isin(run.whole.columns, S)):
+        state.insert(int(place))
+    return not np.isin(run.whole.columns[state.residual_norms() > 0.0], np.setdiff1d(_candidates(run), S)).any()
+
+
+@_note
+def _fewer_than_asked(answer: Answer) -> Iterator[str]:
+    """Say why fewer columns than k are chosen: there are no more, or the others depend on them."""
+    if answer.curve is not None:
+        return
+    run, S = answer.run, np.concatenate([answer.chosen, answer.kept])
+    k, items = run.validated.request.limit, run.validated.items
+    chosen, left = items.count(S), items.count(_candidates(run))
+    if 0 < chosen < min(k, left) and not answer.by_criterion and _others_depend(run, S):
+        be = "is" if chosen == 1 else "are"
+        yield f"k is {k}; {counted_items(chosen, items.noun)} {be} chosen, because the other candidates depend on them"
+    elif left < k:
+        yield f"k is {k}, but only {counted_items(left, items.noun)} can be chosen"
 
 
 @_note
@@ -220,8 +272,13 @@ def _infinite_criterion(answer: Answer) -> Iterator[str]:
     if not answer.by_criterion or np.isfinite(answer.best.value):
         return
     validated, note = answer.run.validated, "the criterion is +inf for every subset that was evaluated"
-    from_smaller = getattr(validated.options, "start", "random") == "forward"
-    if validated.method.every_size or from_smaller or answer.curve is not None:
+    one_by_one = validated.method.every_size and not hasattr(validated.options, "iterations")  # not a Pareto search
+    if one_by_one or getattr(validated.options, "start", "random") == "forward":
+        larger = validated.request.limit > validated.included + 1
+        why = "adds one column at a time. Larger subsets may be allowed: poss and exchange from random subsets try some"
+        yield f"{note}: {validated.method.name} {why}" if larger else note
+        return
+    if validated.method.every_size or answer.curve is not None:
         yield note
         return
     size = counted_items(validated.request.limit, validated.items.noun)

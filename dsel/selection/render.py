@@ -123,6 +123,8 @@ def render_alternatives(selection: SelectionRecord, width: int | None = None) ->
 def _alternatives(selection: SelectionRecord, found: Alternatives) -> Iterator[str | Table]:
     near, verdicts, *about = found.lines()
     yield f"{near} ({found.nodes:,} {noun(found.nodes, 'node')}, {found.seconds:.1f} s)"
+    if not verdicts:
+        return
     labels = {j: name for name, columns in selection.groups.items() for j in columns}
     labels |= {j: str(price.label) for price in found.columns for j in price.columns or (price.index,)}
     table = text_table(

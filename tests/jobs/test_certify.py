@@ -247,6 +247,11 @@ def test_a_selection_that_python_saved_says_how_to_prove_it(tmp_path):
     run_selection(as_dataset(X, Y), request).save(tmp_path / "saved")
     with pytest.raises(MissingInputError, match=r"saved from Python.*certify\(dsel\.open_selection\(.*\), X, y\)"):
         certify_run(tmp_path / "saved", ProofBudget(nodes=1))
+    request = SelectionRequest.of(k=2, method="forward", criterion=lambda S: float(S[0]))
+    run_selection(as_dataset(X, Y), request).save(tmp_path / "criterion")
+    with pytest.raises(MissingInputError, match="there is no certificate for its custom criterion") as error:
+        certify_run(tmp_path / "criterion", ProofBudget(nodes=1))
+    assert "dsel.certify" not in error.value.remedy
 
 
 def test_what_cannot_be_certified_is_refused(tmp_path):

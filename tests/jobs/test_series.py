@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 import yaml
 
@@ -490,6 +491,13 @@ def test_a_folder_whose_only_run_was_killed_has_no_finished_run(tmp_path: Path) 
     first, _, second = call("status", run.parent)[1].splitlines()
     assert first == f"{run}: killed: its process is gone; continue it with: dsel resume {run}"
     assert ", last sign of life " in second
+    with subprocess.Popen(["true"]) as dead:  # nobody has asked for its exit status yet
+        process = psutil.Process(dead.pid)
+        while process.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
+        zombie = {**known, "pid": dead.pid, "process_started": process.create_time()}
+        (run / "status.json").write_text(json.dumps({**zombie, "started": time.time(), "updated": time.time()}))
+        assert "killed: its process is gone" in call("status", run.parent)[1]
     (run / "status.json").write_text(json.dumps({**known, "host": "another machine", "updated": time.time() - 90}))
     assert "no sign of life: it was killed, its machine is down" in call("status", run.parent)[1].splitlines()[0]
 

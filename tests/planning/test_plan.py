@@ -274,8 +274,8 @@ class TestMemory:
 
     def plan(self, path: Path, limit: int | None, client: int = 8 << 30, **asked: Any) -> Plan:
         dataset = as_dataset(path)
-        asked = {"method": "backward", **asked}  # which asks for the whole Gram matrix
-        return make_plan(validate(dataset, SelectionRequest(k=3, **asked)), Resources(2, limit, client))
+        asked = {"k": 3, "method": "backward", **asked}  # which asks for the whole Gram matrix
+        return make_plan(validate(dataset, SelectionRequest(**asked)), Resources(2, limit, client))
 
     def test_one_pass_where_the_gram_matrix_fits_a_worker_and_tiles_where_it_does_not(self, path: Path) -> None:
         least = needs(as_dataset(path), 400, 1)
@@ -317,8 +317,10 @@ class TestMemory:
 
     def test_folds_are_not_summed_by_tiles(self, path: Path) -> None:
         refused = self.plan(path, 230 << 20, method="kfold")
-        with pytest.raises(CapacityError, match="folds"):
+        with pytest.raises(CapacityError, match="fewer folds"):
             refused.require()
+        with pytest.raises(CapacityError, match='choose_k="ebic"'):
+            self.plan(path, 230 << 20, method="forward", k="auto", choose_k="folds").require()
 
 
 class TestAJob:

@@ -153,8 +153,10 @@ def test_a_refused_list_names_the_reason() -> None:
     X[:, 4] = X[:, 0] + X[:, 1] + 1e-7 * rng.normal(size=40)
     Y = rng.normal(size=(40, 9))
     found = dsel.select(X, Y[:, 0], k=2, method="forward")
-    with pytest.raises(OptionError, match=r"cannot be listed: columns are nearly dependent\."):
+    with pytest.raises(OptionError, match=r"nearly dependent\. Select again without x4, which depends on others"):
         dsel.alternatives(found, X, Y[:, 0], nbest=3, by="cp")
+    found = dsel.select(X, Y[:, 0], k=2, method="forward", exclude=["x4"])
+    assert dsel.alternatives(found, X, Y[:, 0], nbest=3, by="cp").complete
     X = rng.normal(size=(40, 10))
     found = dsel.select(X, Y, k=2, method="forward")
     with pytest.raises(OptionError, match=r"cannot be listed: there are more than 8 independent targets\."):
@@ -174,6 +176,8 @@ def test_a_note_says_that_the_limit_of_k_binds(rule: Any) -> None:
     assert notes_on_limits(found) == ["k is the limit max_k: 3, so a larger subset may be better: raise max_k"]
     assert notes_on_limits(dsel.select(X[:, :3], y, k="auto", choose_k=rule, max_k=3, method="forward")) == []
     assert notes_on_limits(dsel.select(X[:, :5], y, k="auto", choose_k="bic", max_k=5, method="forward")) == []
+    X[:, 3] = X[:, :3].sum(axis=1)
+    assert notes_on_limits(dsel.select(X[:, :4], y, k="auto", choose_k=rule, max_k=3, method="forward")) == []
 
 
 def test_a_note_says_that_criteria_compare_groups_of_different_sizes_by_error_first() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import dsel
 from dsel.config.request import SelectionRequest
 from dsel.data.as_dataset import as_dataset
 from dsel.data.divide_rows import partition_rows
-from dsel.errors import DataError, OptionError
+from dsel.errors import CapacityError, DataError, OptionError
 from dsel.selection.context import RunContext
 from dsel.selection.stability.result import error_bound, unimodal_factor
 from dsel.selection.stability.run import _draws, run_stability
@@ -370,3 +371,12 @@ def test_where_no_column_is_frequent_no_mistakes_are_told_of() -> None:
     assert not found.stable(0.75)
     assert str(found).endswith("\nNone are chosen on 75% or more.")
     assert found.render(threshold=0.999).endswith("\nNone are chosen on 99.9% or more.")
+
+
+def test_where_the_gram_matrices_of_parts_do_not_fit_fewer_parts_are_the_remedy(monkeypatch: Any) -> None:
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=20_000))
+    with pytest.raises(CapacityError, match="Gram matrices of 20 parts") as error:
+        dsel.stability(*problem(), k=2)
+    assert "fewer parts" in error.value.remedy
+    assert "ebic" not in error.value.remedy
+    assert dsel.stability(*problem(), k=2, parts=4).parts == 4

@@ -86,7 +86,7 @@ def _remedy(shape: ProblemShape, resources: Resources, gram: Representation) -> 
     else:
         remedies = ["Use a machine with more memory"]
     if shape.needs.gram_sums > 1:
-        remedies.append('choose_k="ebic" (or another criterion), which sums no Gram matrix for each part of the rows')
+        remedies.append(shape.needs.fewer_sums)
     elif shape.needs.whole_gram or shape.needs.eigen_factor:
         able = ", ".join(methods_without_gram(shape))
         remedies.append(f"a method that does not need the Gram matrix ({able}), with its default options")

@@ -240,8 +240,8 @@ class TiledGram(GramMatrix):
         n = self.shape.n
         if self.client_bytes > self.resources.client_memory:
             return None, ""
-        if (folds := self.shape.needs.gram_sums) > 1:
-            return None, f"The Gram matrices of {folds} folds are summed in one pass."
+        if (parts := self.shape.needs.gram_sums) > 1:
+            return None, f"The Gram matrices of {parts} parts of the rows are summed in one pass."
         try:
             return plan_tiles(n, min(self._tile_budget, 8.0 * n * n)), ""
         except CapacityError as error:

@@ -57,6 +57,16 @@ _NEAR = 1.5 * MARGIN
 _BUDGET = 20_000
 
 
+class NearlyDependentError(ValueError):
+    """Columns are nearly dependent; without `column`, fewer are."""
+
+    def __init__(self, why: str, direction: Floats) -> None:
+        """Take the reason, and a direction in which the columns (n,) hardly vary."""
+        super().__init__(why)
+        sizes = np.abs(direction)
+        self.column = int(np.flatnonzero(sizes >= 0.5 * sizes.max())[-1])  # a sum mostly comes after its parts
+
+
 class AllSizes:
     """A traversal of the subsets of all columns that are better than the threshold of their size.
 
@@ -81,15 +91,15 @@ class AllSizes:
     def __init__(self, objective: Objective, thresholds: Floats) -> None:
         n, K = objective.n, scaled_gram(objective)
         B = few_targets(objective) / np.sqrt(np.diag(objective.K) + objective.lam)[:, None]
-        values = np.linalg.eigvalsh(K)
+        values, directions = np.linalg.eigh(K)
         self.error = _ROUNDING * n * float(np.finfo(np.float64).eps) * float(values[-1] / max(values[0], 1e-300))
         d = diagonal_outside(K)
         if B.shape[1] > _MOST_TARGETS:
             raise ValueError(f"there are more than {_MOST_TARGETS} independent targets")
         if d is None or values[0] <= 10.0 * DEPENDENCE_TOLERANCE:
-            raise ValueError("columns are nearly dependent")
+            raise NearlyDependentError("columns are nearly dependent", directions[:, 0])
         if self.error > _MOST_ROUNDING:
-            raise ValueError("rounding may decide which subset is better")
+            raise NearlyDependentError("rounding may decide which subset is better", directions[:, 0])
         self.thresholds, self._d = thresholds, d
         self.total, self.best_value, self.last_gain = objective.total, objective.c, 0
         self._A, self._B = np.zeros((n + 1, n, n)), np.zeros((n + 1, n, B.shape[1]))

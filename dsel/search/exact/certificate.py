@@ -15,7 +15,7 @@ Status = Literal["optimal", "optimal-except-near-copies", "bounded", "no-useful-
 #: What older versions called fields. They do not have all fields.
 _EARLIER_NAMES = {"rounding_error": "error", "dependent_gap": "excluded"}
 #: Of two certificates that are merged: what is about the last run, and what a proof that continues keeps.
-_OF_LAST_RUN = ("node_seconds", "time_limit", "time_needed")
+_OF_LAST_RUN = ("node_seconds", "time_limit", "time_needed", "ended_by")
 _KEPT = ("leaves_checked", "leaves_searched", "began_again")
 #: How the `method` of a certificate begins that a tree over groups of columns proved.
 GROUPS = "branch-and-bound over groups"
@@ -115,6 +115,9 @@ class Certificate:
     beyond : tuple of (float, float, float)
         Of a bound within a limit, what other proofs show about subsets beyond it: a lower bound that is less good, and
         its limits `coefficients` and `largest_coefficient`, both 0 for all subsets.
+    ended_by : str
+        The option that ended the last run where that was neither its time nor a proof: "nodes", or one with its value,
+        such as "memory=200000" or "gamma=inf".
     time_limit, time_needed : float
         If `node_seconds` is not 0, the time limit in seconds, and the one that suffices for nodes; 0 if not known.
 
@@ -165,6 +168,7 @@ class Certificate:
     closed: bool = False
     groups: bool = False
     beyond: tuple[tuple[float, float, float], ...] = ()
+    ended_by: str = ""
 
     @property
     def gap(self) -> float:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.text import counted, counted_items, noun, shorten
 from dsel.search.exact.certificate import ALL_SIZES, GROUPS, NOTHING, is_finished
 
@@ -77,6 +78,8 @@ def _open_questions(
         )
     elif row["status"] == "no-useful-bound":
         yield _why_useless(row)
+    elif row["status"] == "bounded" and row.get("ended_by", "").startswith("memory"):
+        yield "The proof ended{}. The gap closes with {}.".format(*_end(row))
     if row.get("node_seconds") and not row["status"].startswith("optimal"):
         yield _time_for_a_node(row)
     if row["status"] == "bounded" and is_finished(row, limited=False) and not row.get("noise"):
@@ -162,16 +165,28 @@ def _why_useless(row: Mapping[str, Any]) -> str:
             "The bound follows from the targets alone. For one target, a ridge penalty (lam) or a limit for "
             "coefficients (largest_coefficient, such as 1.5) gives a better one."
         )
+    because, more = _end(row)
+    ended = f"The proof ended before its bound was of use{because}. A larger ridge penalty (lam) helps"
     if row["method"].endswith("loss)"):
-        return (
-            "The proof ended before its bound was of use. A larger ridge penalty (lam) helps, and so does more time, "
-            "unless lam is 0 and columns separate the classes."
-        )
+        return f"{ended}, and so does {more}, unless lam is 0 and columns separate the classes."
     return (
-        "The proof ended before its bound was of use. A larger ridge penalty (lam) helps, or for one target a limit "
-        "for coefficients, or a lower one (largest_coefficient, such as 1.5). More time may help, but without them the "
-        "bound can stay near 0 until the last nodes."
+        f"{ended}, or for one target a proof by certify with a limit for coefficients, or a lower one "
+        f"(largest_coefficient, such as 1.5). {more.capitalize()} may help, but without them the bound can stay near 0 "
+        "until the last nodes."
     )
+
+
+def _end(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return why a proof ended, where that was not its time, and what lets it continue."""
+    name, _, value = row.get("ended_by", "").partition("=")
+    if name == "memory":
+        more = "more memory (an option of astar and branch-and-bound)"
+        return f", because its memory of {format_bytes(int(value))} was full", more
+    if name == "nodes":
+        return f", because {row['nodes']:,} nodes were allowed", "more nodes"
+    if name:
+        return f", because {name}={value} let it end early", f"a smaller {name}"
+    return "", "more time"
 
 
 def covered(row: Mapping[str, Any]) -> str:

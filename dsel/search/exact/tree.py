@@ -119,6 +119,7 @@ class BestFirstTree(ExactSearch, Generic[N]):
         self._heap: list[tuple[float, int, N]] = []
         self._leased: dict[int, list[tuple[float, N]]] = {}
         self._visited = self._made = self._leases = 0
+        self._ended = ""
         self._too_long = 0.0  # seconds of the node that the last run had no time for
         self._only_prepared = False  # whether the time of the last run ended before the first node
         self._memory_limit, self._bytes = memory_limit, 0
@@ -152,8 +153,11 @@ class BestFirstTree(ExactSearch, Generic[N]):
 
     def certificate(self) -> Certificate:
         """Return what is proved about the best subset so far."""
-        too_long = 0.0 if self.done else self._too_long
-        return replace(super().certificate(), node_seconds=too_long, **self.certificate_fields())
+        too_long, ended_by = (0.0, "") if self.done else (self._too_long, "nodes" * (self._ended == "iterations"))
+        if self.memory_full:
+            ended_by = f"memory={self._memory_limit}"
+        own = self.certificate_fields()
+        return replace(super().certificate(), node_seconds=too_long, ended_by=ended_by, **own)
 
     def kept(self, most_bytes: int) -> dict[str, Any]:
         """Return what the same proof on data that grew continues from, as arrays; empty if there is nothing."""
@@ -228,6 +232,7 @@ class BestFirstTree(ExactSearch, Generic[N]):
         else:
             with self.time_limit(left):
                 ended = (runner if runner is not None and self.distributable else drive)(self, stop, on_slice)
+        self._ended = ended
         self._only_prepared = ended == "seconds" and not self.iteration
         if seconds and left is not None and ended == "seconds" and self.iteration == before:
             self._too_long = max(seconds, left)

@@ -171,7 +171,8 @@ def _validated(
         dataset, folds=parts, split=split, row_groups=row_groups, seed=request.seed, argument="parts"
     )
     requirements = replace(
-        validated.requirements, whole_gram=True, gram_sums=parts, row_bytes=partition.row_bytes,
+        validated.requirements, whole_gram=True, gram_sums=parts, fewer_sums="fewer parts",
+        row_bytes=partition.row_bytes,
         notes=(*validated.requirements.notes, f"the Gram matrices of {parts} parts of the rows take one pass"),
     )  # fmt: skip
     return replace(validated, partition=partition, requirements=requirements)

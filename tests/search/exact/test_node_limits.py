@@ -47,6 +47,23 @@ def test_all_sizes_share_a_limit(how: dict[str, Any], nodes: int) -> None:
     assert sum(row["nodes"] for row in found) <= nodes
 
 
+@pytest.mark.parametrize(
+    ("how", "because", "helps"),
+    [
+        ({"memory": 200_000}, ", because its memory of 195.31 kiB was full.", "More memory"),
+        ({"nodes": 50}, ", because 50 nodes were allowed.", "More nodes"),
+        ({"gamma": np.inf}, ", because gamma=inf let it end early.", "A smaller gamma"),
+        ({"method": "branch-and-bound", "nodes": 5}, ", because 5 nodes were allowed.", "More nodes"),
+        ({"seconds": 0.2}, ".", "More time"),
+    ],
+)
+def test_a_useless_bound_says_what_ended_its_proof(how: dict[str, Any], because: str, helps: str) -> None:
+    wide = np.random.default_rng(77).normal(size=(50, 200))
+    text = str(dsel.select(wide, NOISY[:50], k=8, **{"method": "astar", **how}))
+    assert f"The proof ended before its bound was of use{because}" in text
+    assert [more for more in ("More memory", "More nodes", "A smaller gamma", "More time") if more in text] == [helps]
+
+
 @pytest.mark.parametrize("nodes", [1, 2, 12, 31])
 def test_a_pass_bounds_no_more_nodes(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(out_of_core_tree, "_CLOSED", 3)  # then nodes are bounded by passes

@@ -67,8 +67,41 @@ def test_a_note_says_which_methods_also_try_subsets_below_a_budget() -> None:
     note = f"the criterion is +inf for every subset that was evaluated: {why}"
     assert any(one.startswith(note) for one in found["exchange"].notes)
     assert found["forward"].criterion == 0.0
-    nothing = dsel.select(X, y, k=4, method="forward", criterion=lambda S: math.inf)
-    assert "the criterion is +inf for every subset that was evaluated" in nothing.notes
+
+
+@pytest.mark.parametrize("method", ["forward", "splicing"])
+def test_a_note_says_which_methods_try_subsets_of_several_columns_where_no_single_one_is_allowed(method: str) -> None:
+    X, y = problem()
+
+    def three_at_least(S: Subset) -> float:
+        return float(S[0]) if len(S) >= 3 else math.inf
+
+    (note, *_) = dsel.select(X, y, k=4, method=method, criterion=three_at_least).notes
+    assert note.startswith("the criterion is +inf for every subset that was evaluated: ")
+    assert "poss and exchange from random subsets" in note
+    for other in ("poss", "exchange"):
+        assert dsel.select(X, y, k=4, method=other, criterion=three_at_least).criterion == 0.0
+    assert "poss" not in dsel.select(X, y, k=1, method=method, criterion=three_at_least).notes[0]
+
+
+def test_notes_on_what_a_criterion_may_choose_and_gets() -> None:
+    """Two multiples may be best together, and missing values stay."""
+    X, y = problem()
+    X[:, 1] = 2.0 * X[:, 0]
+    X[3, 4] = np.nan
+
+    def both(S: Subset, data: Any) -> float:
+        return np.isnan(data.columns(S)).sum() - float({0, 1} <= {*S})
+
+    found = dsel.select(X, y, k=2, method="poss", criterion=both, missing="mean")
+    assert {*found.indices} == {0, 1}
+    assert "columns that are multiples of each other to 1e-6 of their norm: x0 and x1" in found.notes
+    assert "1 column that depends on the others has coefficient 0: x1" in found.notes
+    assert found.to_frame().loc["x1", "coefficient"] == 0.0
+    on_means = "missing values became the mean of their column: 1 of 80 in 'x4'; that holds for R2 and coefficients"
+    assert any(note.startswith(on_means) for note in found.notes)
+    grouped = dsel.select(X, y, k=1, method="forward", criterion=both, missing="mean", groups=[[5, 6]])
+    assert not any("does not matter" in note for note in grouped.notes)
 
 
 def test_forward_inserts_the_column_of_least_criterion() -> None:

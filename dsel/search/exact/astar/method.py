@@ -124,10 +124,19 @@ def run(task: SearchTask) -> SearchOutcome:
     search.sharpen()
     counts = {**tasks, "made": search.made, "done": search.done}
     too_long = 0.0 if search.done or search.iteration else search.node_seconds()
-    certificate = replace(search.certificate(), node_seconds=too_long, **effort.fields())
+    ended_by = _limit(options, ended)
+    certificate = replace(search.certificate(), node_seconds=too_long, ended_by=ended_by, **effort.fields())
     return SearchOutcome(
         search.front(), search.trace, search.iteration, ended, counts, certificates=(certificate,)
     )  # fmt: skip
+
+
+def _limit(options: AStarOptions, ended: str) -> str:
+    """Return `ended_by` of the certificate."""
+    if ended == "goal":
+        weights = {"gamma": options.gamma, "epsilon": options.epsilon}
+        return next((f"{name}={value:g}" for name, value in weights.items() if value), "")
+    return {"memory": f"memory={options.memory}", "iterations": "nodes"}.get(ended, "")
 
 
 METHOD = Method(
