@@ -189,6 +189,9 @@ def select(
     preprocess: Annotated[
         Literal["standardize", "center", "unit", "none"], typer.Option(help="How columns are centered and scaled.")
     ] = "standardize",
+    categories: Annotated[
+        Literal["groups", "columns", "refuse"], typer.Option(help="How the indicator columns of categories are chosen.")
+    ] = "groups",
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 0,
     rows: Annotated[
         int | None, typer.Option(min=1, help="The number of rows of all parts: another one is an error.")
@@ -213,7 +216,7 @@ def select(
     size: Any = as_size(k)
     selection = dsel.from_sums(
         *parts, k=size, m=rows, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, seed=seed,
-        proof_seconds=None if certify is None else parse_duration(certify),
+        categories=categories, proof_seconds=None if certify is None else parse_duration(certify),
     )  # fmt: skip
     if out is not None:
         selection.save(out, overwrite=overwrite)
