@@ -141,8 +141,8 @@ def from_sums(
     proof_seconds : float, optional
         Wall time of a proof, as for `certify`. By default there is none.
     **arguments
-        What `select` takes besides: `method`, `lam`, `preprocess`, `include`, `exclude`, `groups`, `seed`, and options
-        of the method.
+        What `select` takes besides: `method`, `lam`, `preprocess`, `include`, `exclude`, `groups`, `categories`,
+        `seed`, and options of the method.
 
     Returns
     -------

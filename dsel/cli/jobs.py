@@ -189,6 +189,9 @@ def select(
     preprocess: Annotated[
         Literal["standardize", "center", "unit", "none"], typer.Option(help="How columns are centered and scaled.")
     ] = "standardize",
+    categories: Annotated[
+        Literal["groups", "columns", "refuse"], typer.Option(help="How the indicator columns of categories are chosen.")
+    ] = "groups",
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 0,
     rows: Annotated[
         int | None, typer.Option(min=1, help="The number of rows of all parts: another one is an error.")
@@ -213,7 +216,7 @@ def select(
     size: Any = as_size(k)
     selection = dsel.from_sums(
         *parts, k=size, m=rows, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, seed=seed,
-        proof_seconds=None if certify is None else parse_duration(certify),
+        categories=categories, proof_seconds=None if certify is None else parse_duration(certify),
     )  # fmt: skip
     if out is not None:
         selection.save(out, overwrite=overwrite)
@@ -440,6 +443,7 @@ def stability(
     from dsel.config.job import read_cluster
     from dsel.config.request import SelectionRequest
     from dsel.config.yaml_files import parse_yaml
+    from dsel.errors import OptionError
     from dsel.jobs.workers import stability_run
     from dsel.selection.stability.result import require_one_limit
 
@@ -455,7 +459,11 @@ def stability(
     )  # fmt: skip
     values, text = found.as_dict(), str(found)
     if threshold is not None or max_errors is not None:
-        stable = found.stable(threshold, max_errors=max_errors)
+        try:
+            stable = found.stable(threshold, max_errors=max_errors)
+        except OptionError:
+            print_answer(json, values, lambda: text)  # the passes are not lost
+            raise
         least = threshold if threshold is not None else found.threshold(max_errors or 0.0)
         values["stable"] = stable
         listed = f"Stable, on {least:.1%} or more: {', '.join(map(str, stable)) or 'none'}"

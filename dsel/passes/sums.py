@@ -29,6 +29,7 @@ from dsel._lib.versions import versions
 from dsel.data.blocks import Block
 from dsel.data.dataset import Dataset
 from dsel.data.labels import Labels, as_labels, default_labels, require_unique
+from dsel.data.schema import SOURCE
 from dsel.data.store.array import StoredArray, open_array
 from dsel.data.weights import Weights
 from dsel.engine.engine_protocol import THREADS, Engine
@@ -43,8 +44,8 @@ from dsel.passes.statistics_cache import StatisticsCache
 from dsel.storage.paths import AnyPath, as_path, make_folder
 
 _KIND = "sums of rows"
-#: The format of a file. Versions that know no noise refuse the second.
-_FORMAT, _NOISY_FORMAT = 1, 2
+#: The format of a file. Versions that know no noise refuse the second, and those that know no categories the third.
+_FORMAT, _NOISY_FORMAT, _CATEGORY_FORMAT = 1, 2, 3
 _AGAIN = "Copy it again from its site, or write it again there: dsel sums STORE --out FILE."
 #: What rounding may leave of a sum of squares after the mean is subtracted, as a share of it.
 _ROUNDING = 1e-13
@@ -93,14 +94,17 @@ class Sums(Dataset):
     def made(
         cls, name: str, features: Labels, targets: Labels, moments: Moments, *, weight: str, weight_dtype: str | None,
         flat_target: bool, parts: Sequence[dict[str, Any]], files: tuple[str, ...] = (),
+        categories: Labels | None = None,
     ) -> Sums:  # fmt: skip
-        """Return sums as a data set without rows. weight: the name of the weights."""
+        """Return sums as a data set without rows. weight: the name of the weights. categories: of the features."""
         known = json.dumps([part["digest"] for part in parts]).encode()
         return cls(
-            name=name, m=moments.count, n=len(features), n_targets=len(targets), features=features, targets=targets,
-            blocks=(), x_bytes=0, y_bytes=0, moments=moments, weight_dtype=weight_dtype, parts=tuple(parts),
-            weights=None if weight_dtype is None else Weights(weight, np.empty(0)), flat_target=flat_target,
-            digest=f"sums-{hashlib.blake2b(known, digest_size=12).hexdigest()}", files=files,
+            name=name, m=sum(part["rows"] for part in parts), n=len(features), n_targets=len(targets),
+            features=features, targets=targets, blocks=(), x_bytes=0, y_bytes=0, moments=moments,
+            weight_dtype=weight_dtype, parts=tuple(parts),
+            weights=None if weight_dtype is None else Weights(weight, np.empty(0), moments.count),
+            flat_target=flat_target, digest=f"sums-{hashlib.blake2b(known, digest_size=12).hexdigest()}", files=files,
+            coordinates={} if categories is None else {SOURCE: categories},
         )  # fmt: skip
 
     @cached_property
@@ -150,12 +154,14 @@ class Sums(Dataset):
 
     @property
     def _header(self) -> dict[str, Any]:
-        return {
-            "kind": _KIND, "format": _FORMAT if self.noise is None else _NOISY_FORMAT,
+        plain = _FORMAT if self.noise is None else _NOISY_FORMAT
+        found = {
+            "kind": _KIND, "format": plain if self.categories is None else _CATEGORY_FORMAT,
             "features": self.features.tolist(), "targets": self.targets.tolist(),
             "weight": "" if self.weights is None else self.weights.name, "weight_dtype": self.weight_dtype,
             "flat_target": self.flat_target, "parts": list(self.parts),
         }  # fmt: skip
+        return found if self.categories is None else {**found, "categories": self.categories.tolist()}
 
     @property
     def _check(self) -> str:
@@ -203,7 +209,7 @@ def sums_of(
     return Sums.made(
         dataset.name, dataset.features, dataset.targets, moments, weight="" if weights is None else weights.name,
         weight_dtype=None if weights is None else weight_dtype or "float64", flat_target=dataset.flat_target,
-        parts=[part],
+        parts=[part], categories=dataset.categories,
     )  # fmt: skip
 
 
@@ -226,7 +232,8 @@ def noisy_sums_of(
         features=dataset.features.tolist(), targets=dataset.targets.tolist(),
     )  # fmt: skip
     part = {**made.parts[0], "name": as_path(dataset.name).name, "noise": asdict(record)}
-    return replace(made, name=dataset.name, parts=(part,), flat_target=dataset.flat_target)
+    coordinates = {} if dataset.categories is None else {SOURCE: dataset.categories}
+    return replace(made, name=dataset.name, parts=(part,), flat_target=dataset.flat_target, coordinates=coordinates)
 
 
 def read_sums(path: str | AnyPath) -> Sums:
@@ -238,12 +245,13 @@ def read_sums(path: str | AnyPath) -> Sums:
         header, moments = load_value(path)
         if header.get("kind") != _KIND:
             raise DataError(f"{path} holds no sums of rows.", "Name the file that dsel sums wrote.")
-        if header["format"] > _NOISY_FORMAT:
+        if header["format"] > _CATEGORY_FORMAT:
             raise DataError(f"{path} was written by a newer version of dsel.", "Use that version, or a newer one.")
         found = Sums.made(
             str(path), as_labels(header["features"]), as_labels(header["targets"]), moments, weight=header["weight"],
             weight_dtype=header["weight_dtype"], flat_target=header["flat_target"], parts=header["parts"],
             files=(str(path.absolute()),),
+            categories=as_labels(header["categories"]) if "categories" in header else None,
         )  # fmt: skip
         if header["check"] != found._check:
             raise ValueError("its digest differs")
@@ -279,6 +287,7 @@ def pooled(parts: Sequence[Sums]) -> Sums:
         weight=names.pop() if len(names) == 1 else "weight", weight_dtype=parts[0].weight_dtype,
         flat_target=all(part.flat_target for part in parts), parts=[one for part in parts for one in part.parts],
         files=tuple(file for part in parts for file in part.files) if all(part.files for part in parts) else (),
+        categories=next((part.categories for part in parts if part.categories is not None), None),
     )  # fmt: skip
     require_in_range(found, moments)
     return found

@@ -58,7 +58,7 @@ def calibrated(plan: Plan, dataset: Dataset) -> Plan:
     Errors: those of reading them.
     """
     speed, notes = measure(plan, dataset), plan.notes
-    if plan.placement.seconds is not None and (compiling := _compilation_seconds(plan)):
+    if plan.placement.seconds is not None and plan.iterations and (compiling := _compilation_seconds(plan)):
         notes = (*notes, f"the first search compiles before, for about {compiling} s on quiet cores")
     seconds = speed.seconds(plan.total, plan.workers)
     return replace(plan, seconds=seconds, search_seconds=search_seconds(plan, speed), notes=notes)

@@ -241,7 +241,8 @@ class Plan:
         text.append(self._memory_line())
         text.append(f"disk: {format_bytes(self.disk_bytes)} of statistics" if self.disk_bytes else "disk: nothing")
         if self.seconds is not None:
-            search = "the search is not estimated"
+            here = self.placement.seconds
+            search = "the search is not estimated" if here is None else f"{_time(here)} for the search"
             if self.iterations is not None:
                 evaluations = f"an estimate of {self.evaluations:,} evaluations, fewer where subsets repeat"
                 search = (

@@ -302,6 +302,11 @@ def in_this_process(problem: ProblemSummary, options: Any, site: Site) -> Placem
     return HERE
 
 
+def estimated(seconds: Callable[[ProblemSummary, Any], float]) -> Callable[[ProblemSummary, Any, Site], Placement]:
+    """Return the place of a method that does not use workers. seconds: its time on the reference core."""
+    return lambda problem, options, site: Placement(seconds=seconds(problem, options))
+
+
 def whole_gram(problem: ProblemSummary, options: Any) -> Requirements:
     """Return the requirements of a method that needs the whole Gram matrix and nothing else."""
     return Requirements(whole_gram=True)

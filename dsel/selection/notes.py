@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -85,6 +86,8 @@ def _categories(answer: Answer) -> Iterator[str]:
     dataset, validated = answer.run.dataset, answer.run.validated
     if validated.request.categories != "groups":
         return
+    if isinstance(dataset, Sums) and dataset.categories is None and validated.groups is None:
+        yield from _alike(dataset.features.tolist())
     if validated.groups is None and grouped_categories(dataset, validated.request.exclude):
         why = validated.method.name if dataset.n < MOST_GROUPED else f"a search of {MOST_GROUPED:,} or more columns"
         yield f"{why} chooses the indicator columns of categories one by one, not as groups"
@@ -95,6 +98,17 @@ def _categories(answer: Answer) -> Iterator[str]:
         yield (
             "the indicator columns of a category are chosen together and count as one "
             '(categories="columns": one by one)'
+        )
+
+
+def _alike(labels: Sequence[str]) -> Iterator[str]:
+    """Say that sums that know no categories, such as files of older versions, choose their columns one by one."""
+    named = Counter(label.partition("=")[0] for label in labels if "=" in label)
+    names = [name for name, count in named.items() if count > 1]
+    if names:
+        yield (
+            f"columns such as {names[0]}=... are chosen one by one, as the sums do not say whether they are of one "
+            "category: name them in groups, or write the sums again from a store or frame with that category"
         )
 
 
@@ -163,7 +177,7 @@ def _sizes_of_groups(answer: Answer) -> Iterator[str]:
 @_note
 def _weights_as_rows(answer: Answer) -> Iterator[str]:
     if answer.curve is not None and answer.weight_sum is not None:
-        yield from unit_of_weights(answer.curve.rule, answer.run.dataset.m, answer.weight_sum)
+        yield from unit_of_weights(answer.curve.rule, answer.run.dataset.counting, answer.weight_sum)
 
 
 @_note

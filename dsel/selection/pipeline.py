@@ -165,9 +165,9 @@ def _long_search(validated: ValidatedRequest, plan: Plan) -> str | None:
     if seconds is None or limited or plan.placement.on_workers or seconds <= LONG_SECONDS:
         return None
     quick = next((name for name in QUICK_METHODS if name != validated.method.name), "forward")
+    limit = ", and seconds=10 limits the time" if hasattr(validated.options, "seconds") else ""
     return (
-        f"{validated.method.name} is expected to search for about {seconds:.0f} s; method={quick} takes seconds, and "
-        "seconds=10 limits the time"
+        f"{validated.method.name} is expected to search for about {seconds:.0f} s; method={quick} takes seconds{limit}"
     )
 
 

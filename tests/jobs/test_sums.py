@@ -398,3 +398,32 @@ def test_a_part_may_lack_values_of_a_category() -> None:
 def test_the_short_form_of_sums_counts_what_they_hold() -> None:
     both = dsel.open_sums(dsel.sums(X[:5, :2], X[:5, 2]), dsel.sums(X[5:9, :2], X[5:9, 2]))
     assert repr(both) == "<Sums of 2 parts: 9 rows, 2 columns, 1 target>"
+
+
+def test_a_category_is_a_group_as_with_all_rows(tmp_path: Path) -> None:
+    rng = np.random.default_rng(59)
+    frame = pd.DataFrame(rng.normal(size=(100, 5)), columns=list("abcde"))
+    frame["city"] = rng.choice(list("UVW"), 100)
+    y = frame["a"] + (frame["city"] == "U") + 0.4 * frame["d"] + rng.normal(size=100)
+    dsel.ingest(frame[:50], tmp_path / "a.zarr", y=y[:50], categorical="city")
+    parts = {"a": dsel.sums(tmp_path / "a.zarr"), "b": dsel.sums(frame[50:], y[50:])}
+    files = [part.save(tmp_path / f"{name}.sums") for name, part in parts.items()]
+    rows, found = dsel.select(frame, y, k=2), dsel.from_sums(*files, k=2)
+    assert found.groups == rows.groups == {"a": (0,), "city": (5, 6, 7)}
+    assert found.r2 == pytest.approx(rows.r2, abs=1e-12)
+    assert dsel.from_sums(*files, k=2, exclude=["city"]).labels == ["a", "d"]
+    one_by_one = dsel.from_sums(*files, k=2, categories="columns")
+    code, out, _ = call("select", "--sums", *files, "--k", 2, "--categories", "columns", "--json")
+    assert (code, json.loads(out)["indices"]) == (0, [*one_by_one.indices])
+    noisy = dsel.sums(tmp_path / "a.zarr", noise={"epsilon": 1.0, "delta": 1e-3, "bounds": {"*": 9.0}})
+    assert noisy.categories is not None
+    assert dsel.open_sums(noisy.save(tmp_path / "noisy.sums")).categories is not None
+
+
+def test_a_note_says_where_sums_do_not_know_their_categories() -> None:
+    names = {"features": ["a", "city=U", "city=V"], "targets": ["y"]}
+    sums = {"XtX": X[:, :3].T @ X[:, :3], "Xty": X[:, :3].T @ Y[:, 0], "yty": Y[:, 0] @ Y[:, 0], "m": 600}
+    note = "columns such as city=... are chosen one by one"
+    assert any(one.startswith(note) for one in dsel.from_sums(**sums, **names, k=1).notes)
+    by_groups = dsel.from_sums(**sums, **names, k=1, groups={"city": ["city=U", "city=V"]})
+    assert not any(one.startswith(note) for one in by_groups.notes)

@@ -38,6 +38,20 @@ def test_a_long_search_is_announced_in_one_line(
     assert line.endswith("method=splicing takes seconds, and seconds=10 limits the time")
 
 
+@pytest.mark.parametrize(
+    ("method", "y"), [("rfe", Y), ("backward", Y), ("arp", None), ("leverage", None), ("approx-svd", None)]
+)
+def test_a_long_search_without_a_limit_of_time_is_announced_too(
+    method: str, y: np.ndarray | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("dsel.selection.pipeline.LONG_SECONDS", 1e-9)
+    with caplog.at_level(logging.WARNING, "dsel"):
+        dsel.select(X, y, k=3, method=method)
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert line.startswith(f"{method} is expected to search for about ")
+    assert line.endswith("method=splicing takes seconds")
+
+
 def test_a_short_search_or_one_with_a_limit_is_not_announced(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
