@@ -249,6 +249,11 @@ class Dataset:
         """Whether rows have weights, perhaps 0 for those that do not count."""
         return self.weights is not None or self.row_part is not None
 
+    @property
+    def counting(self) -> int:
+        """How many rows count: those whose weight is not 0."""
+        return self.m if self.weights is None else self.weights.positive
+
     def require_unchanged(self) -> None:
         """Raise DataError if a store in object storage was replaced: a pass may have read parts of both.
 
@@ -316,7 +321,7 @@ class Dataset:
         if self.store is not None or self.digest is not None:
             digest = (self.digest or "") + "".join(f"-{array_digest(one)}" for one in (w, y) if one is not None)
         blocks = tuple(replace(b, w=w[b.start : b.stop]) for b in self.blocks)
-        data = replace(self, blocks=blocks, weights=Weights(name, w), digest=digest)
+        data = replace(self, blocks=blocks, weights=Weights(name, w, int(np.count_nonzero(w))), digest=digest)
         if y is None:
             return data
         blocks = tuple(replace(b, y=y[b.start : b.stop], offset=None) for b in blocks)

@@ -40,19 +40,20 @@ def partition_rows(
     `dsel.config.size_rule.SizeRule`. Errors: OptionError for too few rows or groups; DataError if the groups are not
     one label for each row.
     """
-    m = dataset.m
+    m, counting = dataset.m, dataset.counting
     if not isinstance(split, str):
         return _given_splits(dataset, split, row_groups)
     if split not in get_args(RowSplit):
         raise OptionError(f"split is {split!r}, a description.", "Give the splitter, or the pairs of row numbers.")
-    parts = folds if held_out is None else 1 + min(HELD_OUT_PARTS, max(2, round(held_out * m)))
+    parts = folds if held_out is None else 1 + min(HELD_OUT_PARTS, max(2, round(held_out * counting)))
     if split == "forward" and held_out is None:
         parts = folds + 1
-    if m < max(parts, 4) or (held_out is not None and not 2 <= round(held_out * m) <= m - 2):
+    if counting < max(parts, 4) or (held_out is not None and not 2 <= round(held_out * counting) <= counting - 2):
         wanted = f"{folds} {argument}" if held_out is None else f"held_out {held_out:g}"
         remedy = "Take fewer folds, or leave-one-out." if argument == "folds" else f"Take fewer {argument}."
-        remedy = remedy if held_out is None else f"Hold out at least 2 rows, and at most {m - 2}."
-        raise OptionError(f"{m} rows are too few for {wanted}.", remedy if m >= 4 else "Give at least 4 rows.")
+        remedy = remedy if held_out is None else f"Hold out at least 2 rows, and at most {counting - 2}."
+        remedy = remedy if counting >= 4 else "Give at least 4 rows."
+        raise OptionError(f"{counting} rows are too few for {wanted}.", remedy)
     if gap:
         whole = RowPartition(m, parts, "forward" if split == "forward" else "blocks")
         words = f"{whole.description}, with a gap of {gap} row{'s' * (gap > 1)}"
@@ -327,7 +328,8 @@ def _window(dataset: Dataset, start: int, stop: int, asked: str) -> Dataset:
         replace(block, start=block.start - start, stop=block.stop - start) for block in dataset.rows(start, stop)
     )
     share = (stop - start) / dataset.m
+    weights = None if dataset.weights is None else dataset.weights.window(start, stop)
     return replace(
-        dataset, m=stop - start, blocks=blocks, x_bytes=round(dataset.x_bytes * share),
+        dataset, m=stop - start, blocks=blocks, weights=weights, x_bytes=round(dataset.x_bytes * share),
         y_bytes=round(dataset.y_bytes * share), window=asked, first_row=dataset.first_row + start,
     )  # fmt: skip

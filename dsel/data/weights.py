@@ -7,7 +7,7 @@ weight 0 not at all. Weights are not normalized. So with a ridge penalty their s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -38,10 +38,18 @@ OR_A_LABEL: Final = ", or the label of a column of a frame. A number is a label 
 
 @dataclass(frozen=True)
 class Weights:
-    """The weights of all samples, shape (m,), and the name of their variable."""
+    """The weights of all samples, shape (m,), the name of their variable, and how many of them are not 0."""
 
     name: str
     values: StoredArray | Floats
+    positive: int
+
+    def window(self, start: int, stop: int) -> Weights:
+        """Return the same weights, of which only those of the rows [start, stop) of a store count."""
+        assert isinstance(self.values, StoredArray)
+        pieces = pairwise(bounds(stop - start, _ROWS))
+        found = (self.values.read(start + a, start + b) for a, b in pieces)
+        return replace(self, positive=sum(int(np.count_nonzero(w)) for w in found))
 
     @property
     def itemsize(self) -> int:
@@ -113,8 +121,8 @@ def _checked(array: StoredArray, m: int) -> Weights:
             "Weights are one number for each sample.",
         )
     edges = bounds(m, max(handle.chunks[0], _ROWS))
-    _require_valid(((a, array.read(a, b)) for a, b in pairwise(edges)), where)
-    return Weights(array.variable.rsplit("/", 1)[-1], array)
+    positive = _require_valid(((a, array.read(a, b)) for a, b in pairwise(edges)), where)
+    return Weights(array.variable.rsplit("/", 1)[-1], array, positive)
 
 
 def array_weights(asked: Any, m: int) -> Weights:
@@ -133,8 +141,7 @@ def array_weights(asked: Any, m: int) -> Weights:
             f"Weights are one number for each sample{OR_A_LABEL if values.ndim == 0 else ''}.",
         )
     found = np.ma.filled(np.ma.asarray(values, np.float64), np.nan)
-    _require_valid([(0, found)], "sample_weight")
-    return Weights("sample_weight", found)
+    return Weights("sample_weight", found, _require_valid([(0, found)], "sample_weight"))
 
 
 def as_weights(values: Sequence[float] | NDArray[Any]) -> Floats | None:
@@ -143,9 +150,12 @@ def as_weights(values: Sequence[float] | NDArray[Any]) -> Floats | None:
     return None if (found == 1.0).all() else found
 
 
-def _require_valid(pieces: Iterable[tuple[int, NDArray[Any]]], where: str) -> None:
-    """Raise DataError unless all weights are finite and >= 0, and one is > 0. Pieces: first row and weights."""
-    total, largest = 0.0, 0.0
+def _require_valid(pieces: Iterable[tuple[int, NDArray[Any]]], where: str) -> int:
+    """Return how many weights are not 0. Pieces: first row and weights.
+
+    Errors: DataError unless all weights are finite and >= 0, and one is > 0.
+    """
+    total, largest, positive = 0.0, 0.0, 0
     for first, piece in pieces:
         w = np.asarray(piece, np.float64)
         for wrong, kind in ((np.isnan(w), "NaN"), (np.isinf(w), "infinite"), (w < 0.0, "negative")):
@@ -158,6 +168,7 @@ def _require_valid(pieces: Iterable[tuple[int, NDArray[Any]]], where: str) -> No
                     "Weights are finite numbers >= 0.",
                 )
         total, largest = total + float(w.sum()), max(largest, float(w.max(initial=0.0)))
+        positive += int(np.count_nonzero(w))
     if not total > 0.0:
         raise DataError(f"{where}: the weights add up to 0.", "At least one must be > 0.")
     if not 1.0 / _LARGEST <= largest <= _LARGEST:
@@ -165,3 +176,4 @@ def _require_valid(pieces: Iterable[tuple[int, NDArray[Any]]], where: str) -> No
             f"{where}: the largest weight is {largest:g}, and products with it leave float64's range.",
             f"Multiply the weights by a constant, so that the largest is between {1.0 / _LARGEST:g} and {_LARGEST:g}.",
         )
+    return positive

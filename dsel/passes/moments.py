@@ -218,7 +218,7 @@ def _add_products(K: Any, z: Any, kept: float = 1.0) -> Any:
 @storable
 @dataclass
 class Moments:
-    """Sufficient statistics of `count` rows of X (n columns) and Y (N columns; N = 0: there is none).
+    """Sufficient statistics of `count` rows that have a weight, of X (n columns) and Y (N columns; N = 0: none).
 
     weight: the sum of their weights, `count` without any; all sums and means are weighted.
     K: (n, n), upper triangle in Fortran order valid, X'X about the means, StripSums of parts of it, or its diagonal;
@@ -303,7 +303,8 @@ def block_moments(
     _shift(K, -1.0 / over, sum_x)
     B -= np.outer(sum_x, sum_y / over)
     yy -= sum_y * sum_y / over
-    return Moments(r, weight, mean_x + sum_x / over, mean_y + sum_y / over, K, B, yy, low_x, high_x, low_y, high_y)
+    count = r if w is None else int(np.count_nonzero(w))
+    return Moments(count, weight, mean_x + sum_x / over, mean_y + sum_y / over, K, B, yy, low_x, high_x, low_y, high_y)
 
 
 @np.errstate(over="ignore", invalid="ignore")

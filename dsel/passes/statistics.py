@@ -49,7 +49,7 @@ class Scaling:
 class ColumnScales:
     """Means and squared norms of the columns: how they are preprocessed, and which cannot be used.
 
-    Of m rows: means of X (n columns) and Y (N columns), and moments about them.
+    Of m rows that have a weight: means of X (n columns) and Y (N columns), and moments about them.
 
     weight: the sum of the rows' weights, m without any, by which all sums and means are weighted.
     B: (n, N) X'Y about the means, yy: (N,) ||y||^2 about the means; B has no columns where Y = X.

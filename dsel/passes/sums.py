@@ -99,10 +99,11 @@ class Sums(Dataset):
         """Return sums as a data set without rows. weight: the name of the weights. categories: of the features."""
         known = json.dumps([part["digest"] for part in parts]).encode()
         return cls(
-            name=name, m=moments.count, n=len(features), n_targets=len(targets), features=features, targets=targets,
-            blocks=(), x_bytes=0, y_bytes=0, moments=moments, weight_dtype=weight_dtype, parts=tuple(parts),
-            weights=None if weight_dtype is None else Weights(weight, np.empty(0)), flat_target=flat_target,
-            digest=f"sums-{hashlib.blake2b(known, digest_size=12).hexdigest()}", files=files,
+            name=name, m=sum(part["rows"] for part in parts), n=len(features), n_targets=len(targets),
+            features=features, targets=targets, blocks=(), x_bytes=0, y_bytes=0, moments=moments,
+            weight_dtype=weight_dtype, parts=tuple(parts),
+            weights=None if weight_dtype is None else Weights(weight, np.empty(0), moments.count),
+            flat_target=flat_target, digest=f"sums-{hashlib.blake2b(known, digest_size=12).hexdigest()}", files=files,
             coordinates={} if categories is None else {SOURCE: categories},
         )  # fmt: skip
 

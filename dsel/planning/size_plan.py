@@ -56,8 +56,8 @@ def plan_size(
     partition: RowPartition | None = None
     held_out: Dataset | None = None
     notes: tuple[str, ...] = ()
-    if rule.by == "cp" and dataset.m <= dataset.n + 1:  # the rank is known after the pass
-        rows, columns = counted(dataset.m, "row"), counted(dataset.n, "column")
+    if rule.by == "cp" and dataset.counting <= dataset.n + 1:  # the rank is known after the pass
+        rows, columns = counted(dataset.counting, "row"), counted(dataset.n, "column")
         notes = (f"Cp needs more rows than independent columns, and there are {rows} and {columns}",)
     folds = rule.by == "folds" or (rule.by in LEFT_OUT and rule.held_out is None)
     if not method.uses_rows and (folds or isinstance(rule.held_out, float)):
@@ -72,6 +72,7 @@ def plan_size(
     if partition is not None:
         notes = (_note_of_folds(partition, rule, loss),)
     trained = dataset.m if partition is None else partition.fewest_trained
+    trained = trained * dataset.counting // dataset.m
     most = min(MOST_COLUMNS, allowed, max(1, trained // _ROWS_PER_COLUMN))
     limit = max(most, included, 1) if request.max_k is None else min(request.max_k, allowed)
     request = request.model_copy(update={"max_k": max(limit, included)})

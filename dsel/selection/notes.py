@@ -177,7 +177,7 @@ def _sizes_of_groups(answer: Answer) -> Iterator[str]:
 @_note
 def _weights_as_rows(answer: Answer) -> Iterator[str]:
     if answer.curve is not None and answer.weight_sum is not None:
-        yield from unit_of_weights(answer.curve.rule, answer.run.dataset.m, answer.weight_sum)
+        yield from unit_of_weights(answer.curve.rule, answer.run.dataset.counting, answer.weight_sum)
 
 
 @_note

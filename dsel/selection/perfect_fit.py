@@ -57,11 +57,11 @@ def saturation(run: SelectionRun, chosen: Ints) -> Iterator[str]:
     size, lam = int(chosen.size), run.validated.request.lam
     if lam and run.validated.loss is not None:
         return
-    rows = run.dataset.m - (run.validated.request.preprocess in ("standardize", "center"))
+    rows = run.dataset.counting - (run.validated.request.preprocess in ("standardize", "center"))
     if size < _SATURATED * rows or run.whole.n < 2 or not run.dataset.n_targets:
         return
     if not lam or residual_and_freedom(run.whole, chosen.tolist())[1] >= _SATURATED * rows:
-        fit = f"{counted(size, 'column')} {'fits' if size == 1 else 'fit'} {counted(run.dataset.m, 'row')}"
+        fit = f"{counted(size, 'column')} {'fits' if size == 1 else 'fit'} {counted(run.dataset.counting, 'row')}"
         yield f"{fit} {NEARLY_ANY}, which says nothing about new rows; choose fewer"
 
 
@@ -71,7 +71,7 @@ def _is_perfect(run: SelectionRun, point: FrontPoint) -> bool:
         return True
     centered = run.validated.request.preprocess in ("standardize", "center")
     size = run.validated.included + len(point.members)
-    return size >= run.dataset.m - centered and point.value <= 1e-6 * total
+    return size >= run.dataset.counting - centered and point.value <= 1e-6 * total
 
 
 def _single(run: SelectionRun) -> FrontPoint | None:

@@ -189,8 +189,8 @@ def _moments(x: Any, y: Any, cell: Cell, arguments: Arguments, where: str) -> Mo
     mean_y = np.square(root) @ t / over
     t = (t - mean_y) * root[:, None]
     found = Moments(
-        r, weight, np.empty(w), mean_y, np.empty(w), np.empty((w, t.shape[1])), np.einsum("rt,rt->t", t, t),
-        np.empty(w), np.empty(w), low_y, high_y,
+        int(counted.sum()), weight, np.empty(w), mean_y, np.empty(w), np.empty((w, t.shape[1])),
+        np.einsum("rt,rt->t", t, t), np.empty(w), np.empty(w), low_y, high_y,
     )  # fmt: skip
     for a, b, z in dense_pieces(x, fill):
         low, high = z.min(axis=0), z.max(axis=0)

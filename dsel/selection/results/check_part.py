@@ -137,7 +137,7 @@ def part_share(selection: SelectionRecord, dataset: Dataset, engine: Engine = TH
     found = row_pass.run(engine, columns=columns, model=model, targets=chosen, where=dataset.name)
     rss = np.diag(found.K) + found.weight * found.mean_x**2
     numbers = (tuple(one.tolist()) for one in (rss, found.mean_y, found.yy))
-    return PartShare(_identity(selection), as_path(dataset.name).name, found.count, found.weight, *numbers)
+    return PartShare(_identity(selection), as_path(dataset.name).name, dataset.m, found.weight, *numbers)
 
 
 def _block_residuals(
