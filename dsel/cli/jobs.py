@@ -443,6 +443,7 @@ def stability(
     from dsel.config.job import read_cluster
     from dsel.config.request import SelectionRequest
     from dsel.config.yaml_files import parse_yaml
+    from dsel.errors import OptionError
     from dsel.jobs.workers import stability_run
     from dsel.selection.stability.result import require_one_limit
 
@@ -458,7 +459,11 @@ def stability(
     )  # fmt: skip
     values, text = found.as_dict(), str(found)
     if threshold is not None or max_errors is not None:
-        stable = found.stable(threshold, max_errors=max_errors)
+        try:
+            stable = found.stable(threshold, max_errors=max_errors)
+        except OptionError:
+            print_answer(json, values, lambda: text)  # the passes are not lost
+            raise
         least = threshold if threshold is not None else found.threshold(max_errors or 0.0)
         values["stable"] = stable
         listed = f"Stable, on {least:.1%} or more: {', '.join(map(str, stable)) or 'none'}"

@@ -261,8 +261,8 @@ class ProofStore:
                 of_log = isinstance(error, OSError | DamagedFileError)
                 warn_of_damage(self.log if of_log else self.path, "the proof starts again", repr(error))
             else:
-                if proof.search.active:
-                    log.info("continuing the proof in %s", self.path)
+                text = "continuing the proof in %s" if proof.search.active else "the proof in %s is complete"
+                log.info(text, self.path)
                 return proof
         tree, why = (None, "") if self.series is None else self.series.last_tree(self.size, self.budget)
         if tree is not None and "above" in tree:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -24,6 +24,7 @@ from dsel.errors import DataError, OptionError
 from dsel.objective.column_objective import independent_columns
 from dsel.objective.groups import GroupedObjective
 from dsel.objective.objective_interface import ItemObjective, Objective
+from dsel.passes.columns.column_statistics import ColumnStatistics
 from dsel.passes.statistics import MOST_DUPLICATES, ColumnScales, duplicates
 from dsel.planning.representations.representation import Prepared
 from dsel.planning.validation import ValidatedRequest
@@ -36,11 +37,13 @@ _LEAST_RATIO = 1e-200
 
 
 def candidates_of(
-    dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales, whole: Objective, asked: Ints | None = None
-) -> tuple[Objective, tuple[str, ...]]:
+    dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales, whole: Objective,
+    asked: Ints | None = None, distances: Mapping[tuple[int, int], float] | None = None,
+) -> tuple[Objective, tuple[str, ...]]:  # fmt: skip
     """Return the objective over the columns that may be chosen, given the included ones, and notes for the user.
 
-    whole: the objective over all columns. asked: the columns that the user excludes, where others are, too.
+    whole: the objective over all columns. asked: the columns that the user excludes, where others are, too. distances:
+    how far columns are from multiples of others, which tells multiples where there is no Gram matrix.
     Errors: OptionError where no column is left, or an included one is constant; DataError where the targets are out of
     range.
     """
@@ -56,9 +59,9 @@ def candidates_of(
     allowed[validated.exclude] = False
     allowed[dropped] = False
     used = np.union1d(include, np.flatnonzero(allowed))  # the others are excluded, or represented by one of these
-    pairs = duplicates(whole.K, used) if whole.has_gram and not request.lam else []
+    pairs = [] if request.lam else _multiples(whole, used, distances or {})
     pairs = [pair for pair in pairs if validated.items.count(pair) > 1]  # a group is chosen as a whole
-    equal = {pair for pair in pairs if whole.K[pair] > 0.0 and statistics.equally_spread(*pair)}
+    equal = {pair for pair in pairs if _same_sign(whole, statistics, *pair) and statistics.equally_spread(*pair)}
     notes += _on_copies(validated, used, pairs, equal)
     keep = np.flatnonzero(allowed)
     if not keep.size:
@@ -90,6 +93,21 @@ def _conditioned(objective: Objective, places: Ints, include: Ints, labels: Labe
             f"The included columns depend on each other: {named}.",
             f"Include the others without {format_labels(labels, repeat)}, one by one: they explain as much.",
         ) from error
+
+
+def _multiples(whole: Objective, used: Ints, distances: Mapping[tuple[int, int], float]) -> list[tuple[int, int]]:
+    """Return pairs of candidates that are multiples to 1e-6 of their norm."""
+    if whole.has_gram:
+        return duplicates(whole.K, used)
+    near = [pair for pair, apart in distances.items() if apart**2 <= 2e-12 and np.isin(pair, used).all()]
+    return sorted(near)[:MOST_DUPLICATES]
+
+
+def _same_sign(whole: Objective, statistics: ColumnScales, i: int, j: int) -> bool:
+    """Return whether two multiples have a positive correlation."""
+    if isinstance(statistics, ColumnStatistics) and not whole.has_gram:
+        return bool(statistics.sums[i] @ statistics.sums[j] > 0.0)
+    return bool(whole.K[i, j] > 0.0)
 
 
 def _on_copies(

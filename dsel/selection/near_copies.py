@@ -82,7 +82,7 @@ def one_of_each(
     if sees_all or whole.n != validated.summary.n:
         return validated, NearCopies()
     wide = not whole.has_gram
-    if wide and (request.near_copies == "keep" or not isinstance(statistics, ColumnStatistics)):
+    if wide and not isinstance(statistics, ColumnStatistics):
         return validated, NearCopies()
     unusable = np.flatnonzero(validated.useless(statistics))
     left = np.setdiff1d(np.arange(whole.n), [*validated.exclude, *unusable, *validated.include])
@@ -97,8 +97,10 @@ def one_of_each(
         else _Comparison(whole, statistics.m, any_scale)
     )
     clusters, notes = found.clusters(compared), tuple(found.notes(labels.tolist()))
+    # Without centering, a multiple is one of the columns as they are, and another read tells.
+    distances = found.distances if request.preprocess in _CENTERED else {}
     if request.near_copies == "keep":
-        return validated, NearCopies(notes=notes)
+        return validated, NearCopies(notes=notes, distances=distances)
     included = set(validated.include.tolist())
     clusters = tuple((first, *[j for j in rest if j not in included]) for first, *rest in clusters)
     clusters = tuple(cluster for cluster in clusters if len(cluster) > 1)
@@ -117,8 +119,6 @@ def one_of_each(
             'Exclude them, or use near_copies="first".',
         )
     notes = (*notes, note_on(clusters, validated.dataset, which, any_scale))
-    # Without centering, a multiple is one of the columns as they are, and another read tells.
-    distances = found.distances if request.preprocess in _CENTERED else {}
     validated = replace(validated, exclude=np.union1d(validated.exclude, copies).astype(np.int64))
     return validated, NearCopies(clusters, notes, distances)
 
@@ -242,6 +242,7 @@ class _WideComparison:
         engine: Engine,
     ) -> None:  # fmt: skip
         self._statistics, self._preprocess, self._any_scale = statistics, validated.request.preprocess, any_scale
+        self._kept = validated.request.near_copies == "keep"
         self._norms = np.sqrt(statistics.preprocessed_squares(self._preprocess))
         of_targets = whole.cross if self._preprocess in _CENTERED else None
         self._differences = None if of_targets is None else _Differences(whole, of_targets, statistics.m)
@@ -320,7 +321,7 @@ class _WideComparison:
         """Yield which differences of near-copies explain much, and whether pairs are left that only look alike."""
         if self._differences is not None:
             yield from self._differences.notes(labels)
-        if self.estimated:
+        if self.estimated and not self._kept:
             yield (
                 "many columns are nearly copies of each other, by estimates of their correlations: they are one signal "
                 "only where these are beyond doubt"

@@ -206,7 +206,7 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
     with timer.stage("search"):
         exclude = validated.exclude
         validated, copies = one_of_each(validated, prepared.statistics, whole, context.engine)
-        objective, notes = candidates_of(dataset, validated, prepared.statistics, whole, exclude)
+        objective, notes = candidates_of(dataset, validated, prepared.statistics, whole, exclude, copies.distances)
         notes = (*notes, *copies.notes)
         run = SelectionRun(dataset, validated, context, prepared, whole, objective, copies=copies)
         if targets is not None:

@@ -27,8 +27,8 @@ class Selection(SelectionRecord):
     Parameters
     ----------
     indices : tuple of int
-        The columns, 0-based, in order of gain; included columns come first. They count the columns of X without the
-        targets, and a column for each value of a category: use `labels` for a frame.
+        The columns, 0-based, in order of gain; included columns come first. They count the columns of X without
+        targets and without excluded text, and a column for each value of a category: use `labels` for a frame.
     labels : list of str or int
         Their labels, in the same order. They are numbers if whole numbers name all columns of a frame, as pandas does.
     request : SelectionRequest

@@ -157,3 +157,12 @@ def test_a_store_and_a_folder_that_exist_are_not_touched(folder: Path) -> None:
     assert "data.zarr exists already" in err
     assert "Choose another name" in err
     assert {path: path.stat().st_mtime_ns for path in (folder / "data.zarr").rglob("*")} == before
+
+
+def test_the_table_of_a_stability_selection_is_printed_where_no_threshold_keeps_the_limit(folder: Path) -> None:
+    ended, out, err = call(
+        "stability", "data.zarr", "--k", "3", "--samples", "4", "--parts", "4", "--max-errors", "1e-9"
+    )
+    assert ended == OPTION
+    assert "chosen on 75% or more" in out
+    assert "choose fewer columns" in err

@@ -319,7 +319,7 @@ def test_methods_take_a_loss(names: dict[str, Any]) -> None:
     [
         ("logistic", np.ones(80), "one class only"),
         ("logistic", np.arange(80.0) % 3, "takes two classes, and the target has 3 values"),
-        ("poisson", np.r_[-1.0, np.ones(79)], "takes targets >= 0, and 1 are not: the first is -1 in row 0"),
+        ("poisson", np.r_[-1.0, np.ones(79)], "takes targets >= 0. Row 0 has -1."),
         ("poisson", np.zeros(80), "All targets are 0"),
         ("gamma", np.arange(80.0), "takes targets > 0"),
         ("huber", np.r_[np.zeros(60), np.arange(20.0)], "robust spread is 0"),

@@ -378,6 +378,23 @@ def test_chains_of_near_copies_are_divided_the_same_way_in_each_representation(
     assert (wide.indices, wide.notes) == (gram.indices, gram.notes)
 
 
+@pytest.mark.parametrize("preprocess", ["standardize", "center"])
+def test_the_note_on_kept_multiples_is_the_same_in_each_representation(force: Force, preprocess: Any) -> None:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(60, 40))
+    X -= X.mean(axis=0)
+    X[:, 7], X[:, 9], X[:, 12] = 2 * X[:, 3] + 1, X[:, 4], -X[:, 5]
+    X[:, 15] = X[:, 6] + 1e-4 * rng.normal(size=60)  # a near-copy alone
+    y = X[:, 3] + X[:, 4] + rng.normal(size=60)
+    notes = []
+    for name in ("column-blocks", "gram"):
+        force(name)
+        found = dsel.select(X, y, k=2, method="forward", near_copies="keep", preprocess=preprocess)
+        notes.append(found.notes)
+    assert notes[0] == notes[1]
+    assert [note.rpartition(": ")[2] for note in notes[0]] == ["x4 and x9", "x3 and x7; x5 and x12"]
+
+
 def test_crowds_that_only_look_alike_are_not_compared_pair_by_pair(force: Force) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=60)[:, None] + 1.7e-3 * rng.normal(size=(60, 300))  # 1 - correlation of about 3e-6

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy
 
+from dsel._lib.text import counted
 from dsel._lib.types import Floats
 from dsel.errors import DataError
 from dsel.objective.losses.loss import Loss, clipped_exp
@@ -71,8 +72,8 @@ def require_at_least_zero(name: str, y: Floats, *, above: bool = False) -> None:
     wrong = np.flatnonzero(y <= 0.0 if above else y < 0.0)
     if wrong.size:
         limit = "> 0" if above else ">= 0"
+        more = f" ({counted(wrong.size - 1, 'more row')} like it)" if wrong.size > 1 else ""
         raise DataError(
-            f'loss="{name}" takes targets {limit}, and {wrong.size} are not: the first is {y[wrong[0]]:g} in row '
-            f"{wrong[0]}.",
+            f'loss="{name}" takes targets {limit}. Row {wrong[0]} has {y[wrong[0]]:g}{more}.',
             'Correct the targets, or use loss="squared".',
         )
