@@ -37,7 +37,7 @@ from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.cross_validation.held_out import held_out_dataset
 from dsel.passes.cross_validation.rows import check_intercept
 from dsel.passes.finite_values import naming_columns, require_finite
-from dsel.passes.loss_data import keeps, too_many_rows
+from dsel.passes.loss_data import keeps, loss_targets, too_many_rows
 from dsel.passes.statistics import ColumnScales
 from dsel.passes.sums import Sums, needs_rows
 from dsel.planning.size_plan import MOST_COLUMNS, partition_of, plan_size
@@ -223,6 +223,16 @@ def _with_own_loss(method: Method, request: SelectionRequest) -> SelectionReques
     return request.model_copy(update={"loss": "squared", "options": {"loss": request.loss, **request.options}})
 
 
+def _without_weight(dataset: Dataset) -> list[str]:
+    """Return the columns of classes in memory of which no row has a weight."""
+    if dataset.weights is None or not (dataset.in_memory and dataset.blocks and dataset.n_targets > 1):
+        return []
+    found = loss_targets(dataset)
+    assert found.w is not None
+    seen = found.y[found.w > 0.0].any(axis=0)
+    return [str(label) for label in dataset.targets[~seen]]
+
+
 def _loss(dataset: Dataset, request: SelectionRequest, method: Method) -> Loss | None:
     """Return the loss to minimize, or None for the squared error. Errors: OptionError where it cannot be used."""
     loss = find_loss(request.loss)
@@ -243,6 +253,8 @@ def _loss(dataset: Dataset, request: SelectionRequest, method: Method) -> Loss |
         if loss.classifies:
             more = 'For three or more classes use loss="multinomial".'
             remedy = 'For two classes use loss="logistic".' if many else f"{remedy} {more}"
+        if loss.classifies and (empty := _without_weight(dataset)):
+            remedy = f"Leave out the rows of {shorten(empty)}: all of them have weight 0."
         raise OptionError(f"{name} takes {loss.target_words}, and there are {dataset.n_targets}.", remedy)
     if dataset.classes and not loss.classifies and loss.target_columns > 1:
         target, levels = next(iter(dataset.classes.items()))

@@ -57,6 +57,7 @@ def assemble(
             **outcome.counts,
             **_counts_of_sums(dataset, run.validated.request.preprocess),
             **_with_ones(answer),
+            **({} if dataset.counting == dataset.m else {"rows_with_weight": dataset.counting}),
         },
         notes=tuple(dict.fromkeys((*notes, *outcome.notes, *notes_on(answer)))),
         source=dataset.name,

@@ -184,8 +184,12 @@ def _notes_on_columns(
     nearly = unusable & (statistics.squares > 0.0)
     filled = validated.request.missing == "mean"
     empty = unusable & ~nearly & filled & (statistics.mean_x == 0.0)
+    constant = "constant column is", "constant columns are"
+    there = "" if dataset.counting == dataset.m else " in the rows that have a weight"
+    if there:
+        constant = f"column is constant{there}, and", f"columns are constant{there}, and"
     for which, one, several in (
-        (unusable & ~nearly & ~empty, "constant column is", "constant columns are"),
+        (unusable & ~nearly & ~empty, *constant),
         (nearly, "column is constant up to rounding and", "columns are constant up to rounding and"),
     ):
         if which.any():
@@ -193,7 +197,8 @@ def _notes_on_columns(
             notes.append(f"{counted(int(which.sum()), one, several)} never chosen: {named}")
     if empty.any():  # the statistics do not tell the two apart
         have = counted(int(empty.sum()), "column that is never chosen has", "columns that are never chosen have")
-        notes.append(f"{have} no value at all, or only zeros: {format_labels(labels, np.flatnonzero(empty))}")
+        named = format_labels(labels, np.flatnonzero(empty))
+        notes.append(f"{have} no value at all, or only zeros{there and ','}{there}: {named}")
     of_fit = "" if validated.criterion is None else "; that holds for R2 and coefficients: a criterion gets NaN"
     on_means = _on_means(dataset, unusable | ~is_asked) if filled else ()
     return [*notes, *(f"{note}{of_fit}" for note in on_means)]

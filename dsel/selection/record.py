@@ -119,6 +119,12 @@ class SelectionRecord:
         return self.request.limit if self.size_curve is None else self.size_curve.k
 
     @property
+    def rows_in_words(self) -> str:
+        """The number of rows, and of those with a weight where others have weight 0."""
+        there = self.counts.get("rows_with_weight")
+        return f"{self.shape[0]:,} rows" + ("" if there is None else f", {there:,} of them with a weight")
+
+    @property
     def method(self) -> str:
         """The name of the method."""
         return self.request.method

@@ -274,7 +274,7 @@ def _remarks(selection: SelectionRecord) -> dict[int, list[str]]:
 
 
 def _headline(selection: SelectionRecord) -> str:
-    m, n = selection.shape
+    n = selection.shape[1]
     about = "of Y" if selection.coefficients.shape[1] != n or selection.targets else "of X itself"
     about = f"of the {selection.request.loss} deviance" if selection.by_loss else about
     further = f"seed {selection.seed}" + (f", weights: {selection.weights}" if selection.weights else "")
@@ -285,8 +285,8 @@ def _headline(selection: SelectionRecord) -> str:
     ones = selection.counts.get("r2_with_ones")
     about += "" if ones is None else f", and {ones:.4%} with the column of ones"
     return (
-        f"{groups}{len(selection)} of {n:,} {noun(n, 'column')} {verb} {selection.r2:.4%} {about} ({m:,} rows; "
-        f"{selection.method}, {selection.preprocess}{penalty}, {further}{criterion})"
+        f"{groups}{len(selection)} of {n:,} {noun(n, 'column')} {verb} {selection.r2:.4%} {about} "
+        f"({selection.rows_in_words}; {selection.method}, {selection.preprocess}{penalty}, {further}{criterion})"
     )
 
 

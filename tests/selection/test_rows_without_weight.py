@@ -75,3 +75,29 @@ def test_too_few_rows_for_folds() -> None:
     X, y = problem()
     with pytest.raises(OptionError, match="8 rows are too few for 9 folds"):
         dsel.select(X, y, k="auto", choose_k={"by": "folds", "folds": 9}, sample_weight=WEIGHTS)
+
+
+def test_the_number_of_rows_says_how_many_have_a_weight(tmp_path: Path) -> None:
+    X, y = problem()
+    found = dsel.select(X, y, k=2, sample_weight=WEIGHTS)
+    assert "(120 rows, 8 of them with a weight; " in str(found)
+    assert "120 rows, 8 of them with a weight" in found._repr_html_()
+    assert dsel.open_selection(found.save(tmp_path)) == found
+    assert "(120 rows; " in str(dsel.select(X, y, k=2, sample_weight=WEIGHTS + 1.0))
+
+
+def test_notes_on_columns_that_vary_only_in_rows_without_weight() -> None:
+    X, y = problem()
+    X[:COUNTING, 2], X[:COUNTING, 3] = 0.0, 1.0
+    notes = dsel.select(X, y, k=2, missing="mean", sample_weight=WEIGHTS).notes
+    assert (
+        "1 column that is never chosen has no value at all, or only zeros, in the rows that have a weight: x2" in notes
+    )
+    assert "1 column is constant in the rows that have a weight, and never chosen: x3" in notes
+
+
+def test_a_class_of_which_no_row_has_a_weight_is_named() -> None:
+    X, y = problem()
+    classes = np.where(WEIGHTS > 0.0, np.where(y > 0.0, "a", "b"), "c")
+    with pytest.raises(OptionError, match="Leave out the rows of y=c: all of them have weight 0"):
+        dsel.select(X, classes, k=2, loss="logistic", sample_weight=WEIGHTS)

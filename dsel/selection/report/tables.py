@@ -364,7 +364,7 @@ def asked(selection: SelectionRecord) -> list[tuple[str, str]]:
     options = [f"{name}: {_option(name, value)}" for name, value in request.options.items() if value is not None]
     facts = [
         ("Data", selection.source or "arrays in memory"),
-        ("Size", f"{selection.shape[0]:,} rows, {selection.shape[1]:,} columns"),
+        ("Size", f"{selection.rows_in_words}, {selection.shape[1]:,} columns"),
         ("Targets", "none: columns are chosen for X itself" if selection.unsupervised else names(selection.targets, 8)),
         ("Columns to choose", _size(selection)),
         ("Method", request.method),
