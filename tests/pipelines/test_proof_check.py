@@ -50,6 +50,11 @@ def test_the_rounding_of_removed_columns_and_columns_near_them_count(index):
     expect_nothing_wrong(check(random_problem(77, index)))
 
 
+def test_what_dependent_columns_explain_counts_those_next_to_columns_of_rounding():
+    """An included column leaves one column nothing but rounding, and 2e-9 of another one, which explains 4e-6."""
+    expect_nothing_wrong(check(random_problem(0, 879)))
+
+
 @pytest.mark.parametrize("index", [357, 468, 489, 936])
 def test_dependent_subsets_hide_no_independent_ones(index):
     """The best of the subsets that were enumerated was dependent, and better than the best independent one."""

@@ -106,10 +106,11 @@ def _more_than(rank: int, C: ScaledMatrix) -> bool:
 
 
 def without_copies(C: ScaledMatrix) -> Bools:
-    """Return which columns (n,) are not copies of a column before them."""
+    """Return which columns (n,) are more than rounding, and not copies of a column before them."""
     diagonal, whole = C.diagonal, C.whole()
+    real = diagonal > ridge(C.n)  # by rounding, any column may be a copy of one that included columns leave nothing of
     copies = np.outer(diagonal, diagonal) - np.square(whole) <= ridge(C.n) * np.outer(diagonal, diagonal)
-    return np.asarray(~np.tril(copies, -1).any(axis=1))
+    return np.asarray(real & ~np.tril(copies & real, -1).any(axis=1))
 
 
 @dataclass(frozen=True)
