@@ -198,9 +198,10 @@ class _Differences:
         All are (p,): the columns, the best multiples of the first ones, what these leave, and the squared norms of the
         copies.
         """
-        explained = np.square(self._of_targets[copies] - slope[:, None] * self._of_targets[first]).sum(axis=1)
+        product = self._of_targets[copies] - slope[:, None] * self._of_targets[first]
         real = left > REAL * perturbation(self._n) * squares
-        gain = np.where(real, explained / (np.maximum(left, 1e-300) + 2.0 * self._lam), 0.0) / self._total
+        root = np.sqrt(np.where(real, left, 1.0) + 2.0 * self._lam) * np.sqrt(self._total)  # squares may overflow
+        gain = np.where(real, np.square(product / root[:, None]).sum(axis=1), 0.0)
         independent: NDArray[np.bool_] = left > DEPENDENCE_TOLERANCE * squares
         telling = gain > self._least
         for p in np.flatnonzero(telling).tolist():
