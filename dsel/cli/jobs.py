@@ -285,8 +285,8 @@ def certify(
 ) -> None:
     """Prove how far a selection can be from the best one. Repeat the command to continue the proof."""
     from dsel.config.types import parse_duration
+    from dsel.jobs.certify_folder import certify_run
     from dsel.jobs.proof_store import ProofBudget
-    from dsel.jobs.runner import certify_run
 
     budget = ProofBudget.of(
         seconds=parse_duration(time), nodes=nodes, sizes="all" if all_sizes else "chosen", log=log,
@@ -328,8 +328,8 @@ def alternatives(
     """
     from dsel.config.job import ListLimits
     from dsel.config.types import parse_duration
+    from dsel.jobs.certify_folder import certify_run
     from dsel.jobs.proof_store import ProofBudget
-    from dsel.jobs.runner import certify_run
     from dsel.jobs.size_proofs import why_no_list
     from dsel.selection.render import render_alternatives
 

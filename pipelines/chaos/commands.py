@@ -12,7 +12,7 @@ from importlib import import_module
 from pipelines.chaos.storms import obey_impatience
 
 _MODULES = (
-    "dsel.cli", "dsel.jobs.runner", "dsel.jobs.certify", "dsel.jobs.runner", "dsel.jobs.verify",
+    "dsel.cli", "dsel.jobs.runner", "dsel.jobs.certify_folder", "dsel.jobs.verify",
     "dsel.data.ingest", "dsel.data.append.append", "distributed", "zarr", "obstore",
 )  # fmt: skip
 

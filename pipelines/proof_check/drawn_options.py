@@ -94,11 +94,11 @@ class Drawn:
         if self.kind == "xarray":
             return xr.DataArray(X, dims=("row", "x"), coords={"x": self.columns}), Y
         if self.kind.startswith("store"):
-            beside = self.kind == "store-and-y"
+            in_memory = self.kind == "store-and-y"
             folder.mkdir(exist_ok=True)
-            store = folder / f"{len(X)}-{beside}.zarr"
-            dsel.data.ingest.ingest_arrays(X, store, y=None if beside else Y, chunks=(7, 3), overwrite=True)
-            return str(store), Y if beside else None
+            store = folder / f"{len(X)}-{in_memory}.zarr"
+            dsel.data.ingest.ingest_arrays(X, store, y=None if in_memory else Y, chunks=(7, 3), overwrite=True)
+            return str(store), Y if in_memory else None
         return X, Y
 
 

@@ -20,11 +20,12 @@ from dsel.engine.dask_engine import DaskEngine
 from dsel.errors import CapacityError, DataError, Interrupted, MissingInputError, OptionError, OutputError
 from dsel.jobs import runner
 from dsel.jobs.certify import certify_selection
+from dsel.jobs.certify_folder import certify_run
 from dsel.jobs.locations import identity_of
 from dsel.jobs.proof_store import ProofBudget
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder
-from dsel.jobs.runner import certify_run, plan_job, run_job
+from dsel.jobs.runner import plan_job, run_job
 from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import OutOfTime
 from dsel.search.exact.proof import Proof

@@ -16,7 +16,8 @@ from dsel.config.job import read_job
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import OptionError
 from dsel.jobs.certify import ProofBudget
-from dsel.jobs.runner import certify_run, resume_job, run_job
+from dsel.jobs.certify_folder import certify_run
+from dsel.jobs.runner import resume_job, run_job
 from tests.cli_runner import call
 from tests.verification.logs import noisy
 

@@ -12,10 +12,10 @@ import yaml
 from dsel.config.job import read_job
 from dsel.data.as_dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
+from dsel.jobs.certify_folder import certify_run
 from dsel.jobs.locations import identity_of
 from dsel.jobs.proof_store import ProofBudget
 from dsel.jobs.run_folder import RunFolder
-from dsel.jobs.runner import certify_run
 from dsel.selection.pipeline import run_selection
 
 END, PRUNED, COMPARED, BRANCHED, DEPENDENT, DROPPED, CORES, SPLIT = range(8)

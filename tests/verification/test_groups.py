@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import dsel
+from dsel.jobs.certify_folder import certify_run
 from dsel.jobs.proof_store import ProofBudget
-from dsel.jobs.runner import certify_run
 from tests.search.grouped.test_groups import best, problem
 from tests.verification.logs import (
     BRANCHED,

@@ -14,8 +14,8 @@ import dsel
 from dsel.cli import app
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import OptionError
+from dsel.jobs.certify_folder import certify_run
 from dsel.jobs.proof_store import ProofBudget
-from dsel.jobs.runner import certify_run
 from dsel.verification import check as module
 from tests.verification.logs import LogFolder, certified_run, noisy
 

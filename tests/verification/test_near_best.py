@@ -10,8 +10,8 @@ import pytest
 
 import dsel
 from dsel.config.job import ListLimits
+from dsel.jobs.certify_folder import certify_run
 from dsel.jobs.proof_store import ProofBudget
-from dsel.jobs.runner import certify_run
 from dsel.search.exact.branch_and_bound import explorer
 from tests.verification.logs import LogFolder, finished_run, noisy
 

@@ -9,8 +9,8 @@ import pytest
 
 import dsel
 from dsel.config.job import ListLimits
+from dsel.jobs.certify_folder import certify_run
 from dsel.jobs.proof_store import ProofBudget
-from dsel.jobs.runner import certify_run
 from tests.search.grouped.test_groups import problem
 from tests.verification.logs import LogFolder
 from tests.verification.test_near_best import listed_run

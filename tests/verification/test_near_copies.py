@@ -10,8 +10,8 @@ import pytest
 import dsel
 from dsel.config.job import ListLimits
 from dsel.data.ingest import ingest_arrays
+from dsel.jobs.certify_folder import certify_run
 from dsel.jobs.proof_store import ProofBudget
-from dsel.jobs.runner import certify_run
 from tests.verification.logs import finished_run
 
 RNG = np.random.default_rng(0)

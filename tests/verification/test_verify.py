@@ -16,10 +16,11 @@ from dsel.cli import app
 from dsel.config.job import CertifySection, read_job
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError, MissingInputError, OptionError
+from dsel.jobs.certify_folder import certify_run
 from dsel.jobs.locations import is_complete
 from dsel.jobs.proof_store import ProofBudget
 from dsel.jobs.run_folder import RunFolder, proof_logs
-from dsel.jobs.runner import certify_run, run_job
+from dsel.jobs.runner import run_job
 from dsel.search.exact.certificate import Certificate
 from dsel.storage.json_files import write_json
 from dsel.verification.check import TOLERANCE
