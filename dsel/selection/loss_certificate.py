@@ -330,7 +330,7 @@ def _certificate(
         proof.seconds, method, better, rounding_error=rounding,
         largest_coefficient=limit if np.isfinite(limit) else 0.0, leaves_checked=proof.checked,
         leaves_searched=proof.searched, began_again=proof.began_again, cpu_seconds=proof.cpu_seconds,
-        closed=proof.ended in ("proven", "rounding"), ended_by="nodes" * (proof.ended == "nodes"),
+        closed=proof.ended in ("proven", "rounding"), ended_by="nodes" if proof.ended == "nodes" else "",
     )  # fmt: skip
 
 

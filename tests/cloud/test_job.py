@@ -22,9 +22,9 @@ from dsel.data.ingest import ingest, ingest_arrays
 from dsel.data.store.reader import open_store
 from dsel.errors import AccessError, MissingInputError, OptionError
 from dsel.jobs.certify import ProofBudget
+from dsel.jobs.certify_folder import certify_run
 from dsel.jobs.locations import identity_of
 from dsel.jobs.run_folder import RunFolder
-from dsel.jobs.runner import certify_run
 from dsel.storage.object_store import ObjectPath
 from dsel.storage.paths import as_path
 from dsel.storage.retries import connection

@@ -31,7 +31,7 @@ from dsel.selection.record import SelectionRecord
 from dsel.selection.results.apply import offset_of_rows, opened, predict
 from dsel.storage.paths import AnyPath
 
-#: The best constant is looked for up to this size, in at most so many steps.
+#: The best constant is looked for up to this size, in at most this number of steps.
 _FARTHEST, _MOST_STEPS = 1e300, 2000
 
 

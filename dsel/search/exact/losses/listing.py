@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
-from dsel._lib.types import Bools, Floats, Ints
+from dsel._lib.low_rank import ScaledMatrix, pivoted_cholesky
+from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, ridge
+from dsel._lib.types import Bools, Ints
 from dsel.search.exact.alternatives import NearBestAnswer, summarize
+from dsel.search.exact.inflation import variance_inflation
 from dsel.search.exact.losses.local_search import improved, refit, swap_scores
 from dsel.search.exact.losses.problem import LossProblem, Relaxed
 from dsel.search.exact.near_best import ListRule, NearBest, OpenBounds
@@ -49,7 +51,7 @@ class LossListing:
         allowed = np.flatnonzero(self.fixed | self.free)
         if self.problem.groups is not None or self.k == self.fixed.sum() or allowed.size < self.k:
             return None
-        values = np.linalg.eigvalsh(_scaled_gram(self.problem, allowed))
+        values = np.linalg.eigvalsh(_scaled_gram(self.problem, allowed).whole())
         if values[-self.k] >= 0.5 * DEPENDENCE_TOLERANCE / self.k:
             return None
         return summarize(self.near, None, 0.0, True)
@@ -110,19 +112,16 @@ class LossListing:
         return replace(found, bound_with=having, bound_without=lacking)
 
 
-def _scaled_gram(problem: LossProblem, S: Ints) -> Floats:
+def _scaled_gram(problem: LossProblem, S: Ints) -> ScaledMatrix:
     """Return the Gram matrix of columns S with the penalty, scaled to a diagonal of 1; of 0 for columns of zeros."""
     rows = problem.columns[S] * np.sqrt(problem.w)
-    K = rows @ rows.T + problem.lam * np.eye(S.size)
-    norms = np.sqrt(np.diag(K))
-    norms[norms == 0.0] = 1.0
-    return np.asarray(K / np.outer(norms, norms))
+    K = rows @ rows.T
+    squares = np.diag(K) + problem.lam
+    squares = np.where(squares > 0.0, squares, 1.0)
+    return ScaledMatrix.of(K, np.sqrt(squares), problem.lam / squares)
 
 
 def _is_independent(problem: LossProblem, S: Ints) -> bool:
     """Return whether the others leave more than the tolerance of the square of each column."""
-    try:
-        inverse = np.linalg.inv(np.linalg.cholesky(_scaled_gram(problem, S)))
-    except np.linalg.LinAlgError:
-        return False
-    return bool((np.square(inverse).sum(axis=0) * DEPENDENCE_TOLERANCE < 1.0).all())
+    factor = pivoted_cholesky(_scaled_gram(problem, S), ridge(S.size))
+    return factor.rank == S.size and bool((variance_inflation(factor) * DEPENDENCE_TOLERANCE < 1.0).all())
