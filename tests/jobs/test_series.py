@@ -27,7 +27,7 @@ from dsel._lib.npz import pack_npz
 from dsel.config.job import JobFile, RunSeries, read_job
 from dsel.data.as_dataset import as_dataset
 from dsel.errors import MissingInputError, OptionError, OutputError
-from dsel.jobs import runner
+from dsel.jobs import certify_folder
 from dsel.jobs.locations import finished_job
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolders
@@ -584,14 +584,14 @@ def test_a_proof_that_is_continued_after_an_interruption_compares_its_answer(
 ) -> None:
     proved.run()
     dsel.append(misleading(1, 30), proved.store)
-    certify = runner.certify_selection
-    monkeypatch.setattr(runner, "certify_selection", killed)
+    certify = certify_folder.certify_selection
+    monkeypatch.setattr(certify_folder, "certify_selection", killed)
     with pytest.raises(Killed):
         proved.run()
     left = dsel.open_selection(proved.runs / run_names(proved.runs)[-1])
     assert left.changes is not None
     assert left.changes["entered"] == ["c2"]  # what forward chose, before its proof
-    monkeypatch.setattr(runner, "certify_selection", certify)
+    monkeypatch.setattr(certify_folder, "certify_selection", certify)
     found = proved.run()
     assert found.changes is not None
     assert (found.changes["changed"], found.changes["comparison"]) == (False, None)
