@@ -465,6 +465,13 @@ def test_alternatives_are_all_near_best_subsets_with_verdicts(loss: str, lam: fl
     assert ("scaled coefficients are at most" in str(found)) == (lam == 0.0)
 
 
+def test_a_list_by_a_loss_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    """LAPACK prints errors for matrices without rows, which would come before the JSON of the command line."""
+    X, y = drawn("logistic")
+    dsel.alternatives(dsel.select(X, y, k=3, loss="logistic", lam=1.0), X, y, within=0.3)
+    assert capfd.readouterr().out == ""
+
+
 def test_each_column_has_a_price_after_a_proof_by_a_loss() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 6))

@@ -183,6 +183,8 @@ def _dependent_sets(factor: PivotedFactor, least: float) -> list[_DependentSet] 
 
 def variance_inflation(factor: PivotedFactor) -> Floats:
     """Return the variance inflation factors (r,) of a largest set of independent columns."""
+    if factor.rank == 0:  # LAPACK would print an error
+        return np.zeros(0)
     inverse, _ = dtrtri(factor.triangle, lower=1)
     return np.asarray(np.square(inverse).sum(axis=0))
 
