@@ -56,7 +56,8 @@ def saved() -> dsel.Selection:
 
 
 CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
-    ("none", select(None), DATA, "X has shape", "two dimensions"),
+    ("none", select(None), DATA, "X is one value of type NoneType", "the path of a store"),
+    ("report", lambda: dsel.sums(dsel.ingest(X, "made.zarr", y=Y)), DATA, "X is one value of type IngestReport", "the path of a store"),
     ("a list", select([]), DATA, r"X has shape \(0,\)", "two dimensions"),
     ("no rows", select(np.empty((0, 5))), DATA, r"X is empty: its shape is \(0, 5\)", "rows and columns"),
     ("three dimensions", select(np.zeros((2, 2, 2))), DATA, r"X has shape \(2, 2, 2\)", "two dimensions"),
