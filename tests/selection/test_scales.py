@@ -78,7 +78,7 @@ def test_targets_of_any_scale_have_the_same_fit_by_the_huber_loss(scale):
 
 @pytest.mark.parametrize(("loss", "scale"), [("poisson", 1e140), ("gamma", 1e140), ("gamma", 1e-140)])
 def test_targets_out_of_range_of_the_log_link_are_refused(loss, scale):
-    with pytest.raises(DataError, match="takes targets up to 1e.100.* Give the targets in other units"):
+    with pytest.raises(DataError, match=r"takes targets up to 1e.100.* Give the targets in other units"):
         select(Z, scale * POSITIVE[loss], loss=loss)
 
 
