@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.kernel_loading import load_kernels
+from dsel._lib.positive_definite import inverse
 from dsel._lib.types import Bools, Floats
 from dsel.errors import OptionError
 from dsel.objective.kernels import layout

@@ -300,8 +300,8 @@ class LossOfRows:
     def _limited(self, curvature: Floats, size: Floats) -> Floats:
         """Return curvatures with which no step is too long, for slopes of this size."""
         if self.loss.link == "identity":  # the linear predictor has the units of the target, so no length is too long
-            return np.maximum(curvature, 1e-12 * curvature.max(initial=0.0))
-        return np.maximum(curvature, np.maximum(size / LONGEST, 1e-12))
+            return np.asarray(np.maximum(curvature, 1e-12 * curvature.max(initial=0.0)))
+        return np.asarray(np.maximum(curvature, np.maximum(size / LONGEST, 1e-12)))
 
     def dual(self, eta: Floats, offset: Floats) -> tuple[Floats, float, float, float]:
         """Return the gradient at linear predictors and what it proves: see `dsel.objective.losses.cox.RiskSets.dual`.
