@@ -106,6 +106,8 @@ def draw(seed: int, index: int) -> Drawn:
     """Return the call with this number: a method, k, and two or three options."""
     rng = np.random.default_rng([seed, index, 21])
     m, n = int(rng.integers(18, 40)), int(rng.integers(4, 8))
+    if rng.random() < 0.2:  # few rows, and often fewer than columns
+        m = int(rng.integers(4, n + 3))
     X = rng.standard_normal((m, n)) @ (np.eye(n) + rng.standard_normal((n, n)) / 3.0)
     X = np.round(X * rng.uniform(0.5, 3.0, n) + rng.standard_normal(n), 3)
     Y = X[:, :3] @ rng.standard_normal((3, int(rng.choice([1, 1, 3])))) / 2.0
@@ -117,6 +119,8 @@ def draw(seed: int, index: int) -> Drawn:
     call.asked["method"] = str(rng.choice([*able, *often, *often]))
     call.asked["k"] = int(rng.integers(1, n + 1)) if rng.random() < 0.3 else int(rng.integers(1, 4))
     chosen = set(rng.choice(len(_OPTIONS), int(rng.integers(2, 4)), replace=False).tolist())
+    if rng.random() < 0.5:
+        chosen.add(_OPTIONS.index(_dependent))
     for number, option in enumerate(_OPTIONS):
         if number in chosen:
             option(call)
@@ -136,6 +140,18 @@ def _categories(call: Drawn) -> None:
     values = rng.choice(["ash", "elm", "fir"][: int(rng.integers(2, 4))], len(call.Y))
     call.table[call.columns[place]], call.levels = values, sorted(set(values.tolist()))
     call.asked["categories"] = str(rng.choice(["groups", "columns"]))
+
+
+def _dependent(call: Drawn) -> None:
+    """Make columns sums, multiples or copies of others, also up to rounding, or constants."""
+    rng, numbers = call.rng, [name for name, values in call.table.items() if values.dtype.kind == "f"]
+    for name in rng.permutation(numbers)[: int(rng.integers(1, len(numbers) - 1))].tolist():
+        a, b, c = (call.table[one] for one in rng.choice([one for one in numbers if one != name], 3))
+        of_others: list[Any] = [
+            a + b, 3.0 * a - 0.7 * b, a + b + c, -2.0 * a, a / 3.0, a.copy(), np.full(a.size, 2.5), np.zeros(a.size),
+            np.where(np.arange(a.size) == a.size - 1, 1.0, 0.1),
+        ]  # fmt: skip
+        call.table[name] = of_others[int(rng.choice(9, p=[0.2, 0.15, 0.15, 0.1, 0.1, 0.1, 0.1, 0.05, 0.05]))]
 
 
 def _copy_exactly(call: Drawn) -> None:
@@ -163,7 +179,10 @@ def _copies(call: Drawn) -> None:
 
 def _weights(call: Drawn) -> None:
     rng, m = call.rng, len(call.Y)
-    call.weights = rng.uniform(0.2, 2.0, m) if rng.random() < 0.5 else rng.integers(0, 4, m).astype(np.float64)
+    call.weights = rng.uniform(0.2, 2.0, m) if rng.random() < 0.3 else rng.integers(0, 4, m).astype(np.float64)
+    if rng.random() < 0.4:  # few rows have a weight
+        call.weights[rng.permutation(m)[: m - int(rng.integers(2, len(call.table) + 3))]] = 0.0
+    call.weights[int(rng.integers(m))] = 1.0
     call.asked["sample_weight"] = call.weights
 
 
@@ -234,6 +253,6 @@ def _criterion(call: Drawn) -> None:
 
 #: What changes a call, in the order in which it does.
 _OPTIONS: tuple[Callable[[Drawn], None], ...] = (
-    _kind, _categories, _missing, _copies, _weights, _preprocess, _lam, _groups, _include, _exclude, _targets, _polish,
+    _kind, _categories, _dependent, _missing, _copies, _weights, _preprocess, _lam, _groups, _include, _exclude, _targets, _polish,
     _reduce, _size, _own, _criterion,
 )  # fmt: skip

@@ -233,7 +233,9 @@ def _preprocessed(A: Floats, weights: Floats | None, preprocess: str) -> Any:
     A = np.asarray(A, np.longdouble)
     w = np.ones(A.shape[0], np.longdouble) if weights is None else np.asarray(weights, np.longdouble)
     if preprocess in ("standardize", "center"):
-        A = A - w @ A / w.sum()
+        mean = w @ A / w.sum()
+        rounding = np.abs(A[w > 0] - mean).max(axis=0) <= 1e-15 * np.abs(mean)
+        A = np.where(rounding, 0, A - mean)
     A = A * np.sqrt(w)[:, None]
     if preprocess in ("standardize", "unit"):
         norms = np.sqrt(np.square(A).sum(axis=0))
