@@ -18,6 +18,7 @@ from numpy.random import Generator
 import dsel.data.ingest
 from dsel._lib.types import Floats
 from dsel.search.registry import METHODS
+from pipelines.proof_check.families import with_sums
 
 #: The criteria and divisions of rows by which k is chosen.
 _RULES: tuple[Any, ...] = ("aic", "aicc", "bic", "ebic", "cp", "adjusted-r2", {"by": "ebic", "gamma": 0.5})
@@ -143,15 +144,9 @@ def _categories(call: Drawn) -> None:
 
 
 def _dependent(call: Drawn) -> None:
-    """Make columns sums, multiples or copies of others, also up to rounding, or constants."""
-    rng, numbers = call.rng, [name for name, values in call.table.items() if values.dtype.kind == "f"]
-    for name in rng.permutation(numbers)[: int(rng.integers(1, len(numbers) - 1))].tolist():
-        a, b, c = (call.table[one] for one in rng.choice([one for one in numbers if one != name], 3))
-        of_others: list[Any] = [
-            a + b, 3.0 * a - 0.7 * b, a + b + c, -2.0 * a, a / 3.0, a.copy(), np.full(a.size, 2.5), np.zeros(a.size),
-            np.where(np.arange(a.size) == a.size - 1, 1.0, 0.1),
-        ]  # fmt: skip
-        call.table[name] = of_others[int(rng.choice(9, p=[0.2, 0.15, 0.15, 0.1, 0.1, 0.1, 0.1, 0.05, 0.05]))]
+    numbers = [name for name, values in call.table.items() if values.dtype.kind == "f"]
+    X = with_sums(np.column_stack([call.table[name] for name in numbers]), call.rng)
+    call.table |= dict(zip(numbers, X.T, strict=True))
 
 
 def _copy_exactly(call: Drawn) -> None:
@@ -170,7 +165,7 @@ def _missing(call: Drawn) -> None:
 def _copies(call: Drawn) -> None:
     numbers = [j for j, name in enumerate(call.columns) if call.table[name].dtype.kind == "f"]
     values = call.table[call.columns[numbers[0]]]
-    call.table["copy"] = 2.0 * values + 1e-9 * call.rng.standard_normal(values.size)
+    call.table["copy"] = 2.0 * values + 1e-9 * np.nanstd(values) * call.rng.standard_normal(values.size)
     call.copies = (numbers[0], len(call.table) - 1)
     if call.levels:
         _copy_exactly(call)

@@ -30,6 +30,7 @@ from dsel.search.exact.losses.tree import LossTree
 from dsel.search.exact.losses.wide_tree import prove_wide_loss
 from dsel.search.exact.near_best import ListRule
 from pipelines.proof_check.cox import cox_sums, random_times
+from pipelines.proof_check.families import with_sums
 from pipelines.proof_check.multinomial import fitted_classes, random_classes
 
 Long = NDArray[np.longdouble]
@@ -122,8 +123,10 @@ def random_loss_case(seed: int, index: int) -> LossCase:
     """Return the random problem with this number."""
     rng = np.random.default_rng([seed, index, 11])
     m, n = int(rng.integers(6, 40)), int(rng.integers(3, 9))
+    if rng.random() < 0.15:  # few rows, and often fewer than columns
+        m = int(rng.integers(4, n + 3))
     Z = rng.standard_normal((m, n))
-    shape = str(rng.choice(["normal", "correlated", "copies", "binary", "scaled", "means"]))
+    shape = str(rng.choice(["normal", "correlated", "copies", "binary", "scaled", "means", "sums", "sums"]))
     penalty = str(rng.choice(["lam", "lam", "tiny", "box", "both", "none"]))
     if shape == "correlated":
         Z = 0.3 * Z + rng.standard_normal((m, 1))
@@ -136,12 +139,14 @@ def random_loss_case(seed: int, index: int) -> LossCase:
         Z *= 10.0 ** rng.uniform(-2, 2, n)
     elif shape == "means":
         Z += 10.0 ** rng.uniform(0, 4) * rng.standard_normal(n)
+    elif shape == "sums":
+        Z = with_sums(Z, rng)
     signal = Z[:, :2] @ rng.standard_normal(2)
     signal = (signal - signal.mean()) / max(float(signal.std()), 1e-9) * rng.choice([0.0, 1.0, 1.0, 4.0])
     names = ("squared", "logistic", "poisson", "gamma", "huber", "cox")
     name = names[index % 7]  # those with classes are others
     loss, y = _targets(name, signal, rng)
-    w = np.ones(m) if rng.random() < 0.5 else 10.0 ** rng.uniform(-3, 3, m) * (rng.random(m) < 0.9)
+    w = np.ones(m) if rng.random() < 0.5 else 10.0 ** rng.uniform(-3, 3, m) * (rng.random(m) < rng.choice([0.9, 0.5]))
     if not w.any() or (name == "cox" and not w[~np.signbit(y)].any()):
         w = np.ones(m)
     offset = np.zeros(m) if rng.random() < 0.6 else rng.standard_normal(m)
