@@ -164,7 +164,8 @@ class _Check:
         for point in curve.points:
             if exact or point.size == curve.k:
                 S = own.best_subset(point.size) if exact else tuple(sorted(answer.indices))
-                if own.fitted(S) < 1e-12 * own.total:
+                full = tuple(sorted(j for u in own.units for j in u)) if curve.rule == "cp" else S
+                if own.fitted(full) < 1e-12 * own.total:
                     return  # of a perfect fit, rounding decides
                 value = own.criterion(curve.rule, S, rule.get("gamma", 1.0) if isinstance(rule, dict) else 1.0)
                 if self.differs(point.value, value):
