@@ -414,7 +414,8 @@ def _compare(
     # Such as a separable fit, and columns of so unequal scales that rounding is worth more than the gap.
     open_end = (np.isfinite(found.limit) and not found.proven) or found.ended == "rounding"
     slack = _EQUAL * total
-    if finished and not open_end and not (found.proven and -slack <= found.value - f.min() and found.value <= best + slack):
+    right = f.min() - slack <= found.value <= best + slack
+    if finished and not open_end and not (found.proven and right):
         findings.missed.append(f"{what}: {found.members} with {found.value} is the best, not {f.min()} ({found.ended})")
     if finished and not open_end and found.value - found.bound > _GAP * total:
         findings.missed.append(f"{what}: the proof ends with {found.bound} below {found.value}")
