@@ -318,7 +318,7 @@ def check_loss(seed: int, index: int) -> LossFindings:
     try:
         subsets = case.subsets
         f, sizes = case.fitted(subsets)
-        total = float(case.fitted([case.include])[0][0])
+        total = float(case.fitted([()])[0][0])
         for a in _vectors(problem, rng):
             bound = dual_bound(problem, a, case.k, case.include, case.exclude)
             if bound > f.min() and problem.lam + (problem.limit or 0.0) > 0.0:
@@ -351,7 +351,7 @@ def _check_classes(seed: int, index: int) -> LossFindings:
     what = f"{case.name} k={case.k} in={case.include} out={case.exclude}"
     try:
         f, sizes = case.fitted(case.subsets)
-        total = float(case.fitted([case.include])[0][0])
+        total = float(case.fitted([()])[0][0])
         for nodes in (1 + index % 5, None):
             found = prove_loss(case.problem, case.k, include=case.include, exclude=case.exclude, nodes=nodes)
             findings.proofs += 1
@@ -403,7 +403,7 @@ def _vectors(problem: LossProblem, rng: Generator) -> Iterator[Floats]:
 def _compare(
     found: LossProof, f: Long, sizes: Long, total: float, finished: bool, what: str, findings: LossFindings
 ) -> None:  # fmt: skip
-    """Compare a proof with F and the coefficients of all subsets. total: F without the columns to choose.
+    """Compare a proof with F and the coefficients of all subsets. total: F without columns.
 
     The subset that is found may have larger coefficients than those that the proof is about, and be better than these.
     """

@@ -150,7 +150,7 @@ class _Check:
         data = SimpleNamespace(
             columns=lambda S: X[:, list(S)], Y=Y, m=len(X), n_targets=Y.shape[1], weights=weights
         )  # fmt: skip
-        return cost_of_data(S, data)
+        return cost_of_data(S, data)  # type: ignore[no-any-return]
 
     def _new_rows(self, answer: Any, predicted: Any) -> Iterator[str]:
         """Compare predictions and the score of a few rows."""
