@@ -119,7 +119,7 @@ class SubsetState:
         i = int(self.tables[layout.POSITION][0, j])
         inexact = self.tables[layout.A][0, i, i] * self.objective.floor[j] * table.INEXACT_RATIO > 1.0
         table.delete(self.tables.P, 0, int(j))
-        if inexact:
+        if inexact or not np.isfinite(self.value):  # the square of a coefficient of a tiny column may overflow
             self.refresh()
 
     def refresh(self) -> None:

@@ -523,6 +523,7 @@ def test_the_registry_lists_every_loss() -> None:
     assert all(loss.summary for loss in LOSSES.values())
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_limit_of_coefficients_is_named_in_the_certificate(tmp_path: Path) -> None:
     X, y = drawn("logistic")
     found = dsel.select(X, y, k=2, loss="logistic")

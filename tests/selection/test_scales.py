@@ -132,3 +132,15 @@ def test_a_residual_sum_is_not_negative_with_a_penalty(lam):
     found = dsel.select(Z, y, k=6, method="forward", lam=lam, progress=False)
     assert found.r2 <= 1.0
     assert all(row.error >= 0.0 for row in found.front)
+
+
+def test_the_square_of_a_coefficient_may_overflow():
+    scales, y = np.array([1.0, 1e-56, 1.0, 1.0, 1.0, 1.0]), 1e148 * (Y + Z[:, 1])
+    found = dsel.select(Z * scales, y, k=2, preprocess="none", method="exhaustive", progress=False)
+    usual = dsel.select(Z, y, k=2, preprocess="none", method="exhaustive", progress=False)
+    assert found.indices == usual.indices
+    assert [[one.label for one in several] for several in found.substitutes().values()] == [
+        [one.label for one in several] for several in usual.substitutes().values()
+    ]
+    certified = dsel.certify(found, Z * scales, y, sizes="all", progress=False)
+    assert all(row["proven"] for row in certified.certificate)
