@@ -32,7 +32,7 @@ TREE = "tree-of-proof-6.npz"
 def rows(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((count, N))
-    return X, (X[:, :7] @ np.linspace(0.2, 0.4, 7) + 2.0 * rng.standard_normal(count))[:, None]
+    return X, (X[:, :7] @ np.linspace(0.2, 0.4, 7) + 1.8 * rng.standard_normal(count))[:, None]
 
 
 @pytest.fixture

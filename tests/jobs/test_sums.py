@@ -355,6 +355,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert "remedy: Give each part once" in err
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_an_answer_from_sums_is_proved_by_command(tmp_path: Path) -> None:
     files = [tmp_path / f"{i}.sums" for i in range(2)]
     for file, part in zip(files, (TEN[0], dsel.open_sums(*TEN[1:])), strict=True):

@@ -336,6 +336,7 @@ def test_a_fit_that_rounding_stopped_is_certified_on_its_data_alone() -> None:
         dsel.certify(found, X[::-1], y)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_report_has_the_concordance(tmp_path: Path) -> None:
     X, y = drawn(60, 6)
     found = dsel.select(X, y, k=2, loss="cox")

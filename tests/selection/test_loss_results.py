@@ -512,6 +512,7 @@ def test_texts_name_what_rounding_and_gaps_are_shares_of() -> None:
     assert "to 2e-08 of ||Y||^2" in str(replace(found, certificate=(squared,)))
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_report_speaks_of_the_deviance(tmp_path: Path) -> None:
     s = dsel.certify(dsel.select(X, CLASSES, k=2, loss="logistic"), X, CLASSES)
     page = s.report(tmp_path / "report.html").read_text()
@@ -570,6 +571,7 @@ def test_the_result_has_the_curves_and_the_confusion_of_its_own_rows(tmp_path: P
     assert len(s.plot.calibration().get_lines()) == 2
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_loss_without_classes_has_no_roc_curve(tmp_path: Path) -> None:
     s = dsel.select(X, COUNTS, k=2, loss="poisson")
     assert s.class_figures is None

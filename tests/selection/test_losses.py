@@ -465,13 +465,6 @@ def test_alternatives_are_all_near_best_subsets_with_verdicts(loss: str, lam: fl
     assert ("scaled coefficients are at most" in str(found)) == (lam == 0.0)
 
 
-def test_a_list_by_a_loss_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    """LAPACK prints errors for matrices without rows, which would come before the JSON of the command line."""
-    X, y = drawn("logistic")
-    dsel.alternatives(dsel.select(X, y, k=3, loss="logistic", lam=1.0), X, y, within=0.3)
-    assert capfd.readouterr().out == ""
-
-
 def test_each_column_has_a_price_after_a_proof_by_a_loss() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 6))
@@ -530,6 +523,7 @@ def test_the_registry_lists_every_loss() -> None:
     assert all(loss.summary for loss in LOSSES.values())
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_limit_of_coefficients_is_named_in_the_certificate(tmp_path: Path) -> None:
     X, y = drawn("logistic")
     found = dsel.select(X, y, k=2, loss="logistic")
