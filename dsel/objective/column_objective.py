@@ -147,12 +147,12 @@ class ColumnObjective:
         norms = np.sqrt(np.maximum(self.scale - self.lam, 0.0))
         K_II = K_II + self.lam * np.eye(I.size)
         columns = np.abs(A_I) * norms[I, None] / np.where(norms[rest] > 0.0, norms[rest], np.inf)
+        shares = norms[I] / np.sqrt(self.total)
         if B_I is not None:
-            squares = np.square(solve(K_II, B_I)).sum(axis=1)
+            targets = np.linalg.norm(solve(K_II, B_I) * shares[:, None], axis=1)
         else:
             assert M_II is not None
-            squares = np.diag(solve(K_II, solve(K_II, M_II).T))
-        targets = np.sqrt(np.maximum(squares, 0.0)) * norms[I] / np.sqrt(self.total)
+            targets = np.sqrt(np.maximum(np.diag(solve(K_II, solve(K_II, M_II).T)), 0.0)) * shares
         unit = np.sqrt(self.scale[I])  # with the penalty, which may be all that a small column has
         return self.centering.given(
             K_II / unit / unit[:, None], columns, targets, float(np.square(norms).max()), subtracted=B_I is None

@@ -136,6 +136,19 @@ def _lags(rng: Generator, m: int, n: int) -> Floats:
     return np.asarray(np.vstack([lags, lags[:-1] - lags[1:]])[:n].T)
 
 
+def with_sums(X: Floats, rng: Generator) -> Floats:
+    """Return columns of which some are sums, multiples or copies of others, also up to rounding, or constants."""
+    X, n = np.round(X, 3), X.shape[1]
+    for j in rng.permutation(n)[: int(rng.integers(1, max(n - 1, 2)))]:
+        a, b, c = X[:, rng.choice([i for i in range(n) if i != j], 3)].T
+        of_others = [
+            a + b, 3.0 * a - 0.7 * b, a + b + c, -2.0 * a, a / 3.0, a, np.full(a.size, 2.5), np.zeros(a.size),
+            np.where(np.arange(a.size) == a.size - 1, 1.0, 0.1),
+        ]  # fmt: skip
+        X[:, j] = of_others[int(rng.choice(9, p=[0.2, 0.15, 0.15, 0.1, 0.1, 0.1, 0.1, 0.05, 0.05]))]
+    return X
+
+
 FAMILIES: tuple[tuple[str, Make], ...] = (
     ("plain", _plain), ("one factor", _one_factor), ("few factors", _few_factors), ("chain", _chain),
     ("near duplicates", _near_duplicates), ("near the tolerance", _near_tolerance), ("unequal scales", _unequal),
@@ -233,7 +246,9 @@ def _preprocessed(A: Floats, weights: Floats | None, preprocess: str) -> Any:
     A = np.asarray(A, np.longdouble)
     w = np.ones(A.shape[0], np.longdouble) if weights is None else np.asarray(weights, np.longdouble)
     if preprocess in ("standardize", "center"):
-        A = A - w @ A / w.sum()
+        mean = w @ A / w.sum()
+        rounding = np.abs(A[w > 0] - mean).max(axis=0) <= 1e-15 * np.abs(mean)
+        A = np.where(rounding, 0, A - mean)
     A = A * np.sqrt(w)[:, None]
     if preprocess in ("standardize", "unit"):
         norms = np.sqrt(np.square(A).sum(axis=0))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dsel.objective.losses.multinomial import Multinomial
 from dsel.search.exact.losses.proof import LossProblem
+from pipelines.proof_check.families import with_sums
 
 Long = NDArray[np.longdouble]
 _STEPS = 200
@@ -22,7 +23,7 @@ def random_classes(seed: int, index: int) -> tuple[str, LossProblem, int, tuple[
     rng = np.random.default_rng([seed, index, 13])
     m, n, q = int(rng.integers(8, 40)), int(rng.integers(3, 7)), int(rng.integers(3, 6))
     Z = rng.standard_normal((m, n))
-    shape = str(rng.choice(["normal", "correlated", "copies", "binary", "scaled"]))
+    shape = str(rng.choice(["normal", "correlated", "copies", "binary", "scaled", "sums"]))
     if shape == "correlated":
         Z = 0.3 * Z + rng.standard_normal((m, 1))
     elif shape == "copies":
@@ -31,6 +32,8 @@ def random_classes(seed: int, index: int) -> tuple[str, LossProblem, int, tuple[
         Z = (Z > 0.7).astype(np.float64)
     elif shape == "scaled":
         Z *= 10.0 ** rng.uniform(-2, 2, n)
+    elif shape == "sums":
+        Z = with_sums(Z, rng)
     signal = Z[:, :2] / np.maximum(Z[:, :2].std(axis=0), 1e-9) @ rng.standard_normal((2, q))
     y = (rng.choice([0.0, 1.0, 3.0]) * signal + rng.gumbel(size=(m, q))).argmax(axis=1).astype(np.float64)
     y[:q] = np.arange(q)

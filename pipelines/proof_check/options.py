@@ -8,18 +8,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 import dsel
+from dsel.config.size_rule import InformationCriterion
+from dsel.data.row_partition import folds_of
 from dsel.errors import DselError
-from pipelines.proof_check.drawn_options import Drawn, cost, draw
+from pipelines.proof_check.drawn_options import Drawn, cost, cost_of_data, draw
 from pipelines.proof_check.own_answers import Own
 
 #: Methods whose answer is the best subset, without options that end them before.
 _EXACT = ("branch-and-bound", "astar", "exhaustive")
 _LIMITS = {"nodes", "gamma", "reduce"}
+#: Criteria of lists.
+_BY: tuple[InformationCriterion, ...] = ("aic", "aicc", "bic", "ebic", "cp", "adjusted-r2")
 #: The share of ||Y||^2 by which numbers may differ, because of rounding and of near-copies.
 _EQUAL = 1e-7
 
@@ -61,7 +66,7 @@ class _Check:
     def __init__(self, call: Drawn, folder: Path, found: OptionFindings) -> None:
         self.call, self.folder, self.found = call, folder, found
         self.X, self.Y = call.data(folder)
-        self.weights: dict[str, Any] = {} if call.weights is None else {"sample_weight": call.weights}
+        self.weights = {name: call.asked[name] for name in ("sample_weight",) if name in call.asked}
 
     def faults(self) -> Iterator[str]:
         """Yield what is wrong with the answer, its certificates and its list, or with the refusal."""
@@ -83,12 +88,14 @@ class _Check:
         for name in {"groups", "include", "exclude"} - set(asked):  # a remedy left them out
             setattr(self.call, name, [])
         together = answer.request.groups is not None and asked.get("categories", "groups") == "groups"
-        self.own = Own(self.call, float(answer.lam), together)
+        clusters = [tuple(cluster) for cluster in answer.counts.get("copies", ())]
+        self.own = Own(self.call, float(answer.lam), together, clusters)
         yield from self._answer(answer)
         yield from self._sizes(answer)
         if answer.criterion is None:
             yield from self._proofs(answer)
             yield from self._list(answer)
+            yield from self._by_criterion(answer)
 
     @property
     def exact(self) -> bool:
@@ -120,8 +127,9 @@ class _Check:
             elif (R in own.allowed and self.differs(row.error, own.f[R], total)) or row.error < limit - _EQUAL * total:
                 yield f"the front has error {row.error} for {R}, not {own.f[R]}, and {limit} is possible"
         if answer.criterion is not None:
-            if self.differs(answer.criterion, cost(S)):
-                yield f"the criterion is {answer.criterion} of {S}, not {cost(S)}"
+            value = self._criterion(S)
+            if self.differs(answer.criterion, value):
+                yield f"the criterion is {answer.criterion} of {S}, not {value}"
             return
         least = own.best(answer.k)
         if answer.error < least - _EQUAL * total:
@@ -131,13 +139,28 @@ class _Check:
             yield f"error {answer.error} of {S}, and {least} is possible"
         yield from self._new_rows(answer, predicted)
 
+    def _criterion(self, S: tuple[int, ...]) -> float:
+        """Return the criterion of a subset, of the rows that the request chooses."""
+        call, asked = self.call, self.call.asked
+        if asked["criterion"] is not cost_of_data:
+            return cost(S)
+        X = np.column_stack([call.table[name] for name in call.columns])
+        Y = np.ones((len(X), 0)) if call.unsupervised else call.Y[:, asked.get("targets", slice(None))]
+        weights = np.ones(len(X)) if call.weights is None else call.weights
+        data = SimpleNamespace(
+            columns=lambda S: X[:, list(S)], Y=Y, m=len(X), n_targets=Y.shape[1], weights=weights
+        )  # fmt: skip
+        return cost_of_data(S, data)  # type: ignore[no-any-return]
+
     def _new_rows(self, answer: Any, predicted: Any) -> Iterator[str]:
         """Compare predictions and the score of a few rows."""
-        own, rows = self.own, np.arange(9)
+        own, rows = self.own, np.arange(min(9, len(self.call.Y)))
         new, Y = self.call.data(self.folder / "new", rows)
         values, wanted = answer.predict(new), predicted(own.X[rows])
         values = np.asarray(values.compute() if hasattr(values, "compute") else values).reshape(wanted.shape)
-        if self.differs(values, wanted, float(abs(own.Y).max())):
+        if own.depends(tuple(sorted(answer.indices))):
+            return  # many coefficients fit the rows
+        if self.differs(values, wanted, 10.0 * float(abs(own.Y).max())):
             yield f"it predicts {values[0]}, not {wanted[0]}"
         if own.Y.shape[1] == 1 and not self.call.unsupervised:
             y, found = own.Y[rows], answer.score(new, Y)
@@ -154,13 +177,18 @@ class _Check:
         rule = self.call.asked["choose_k"]
         if curve.k != min(curve.points, key=lambda point: (round(point.value, 9), point.size)).size:
             yield f"k is {curve.k} by {curve.points}"
-        if isinstance(rule, dict) and "split" in rule:
+        if isinstance(rule, dict) and rule.keys() & {"split", "folds"}:
             if exact:
-                yield from self._folds(curve, rule["split"])
+                part = folds_of(0, len(own.Y), rule.get("folds", 2), answer.seed, 0)
+                random = [(np.flatnonzero(part != i), np.flatnonzero(part == i)) for i in range(part.max() + 1)]
+                yield from self._folds(curve, rule.get("split", random))
             return
         for point in curve.points:
             if exact or point.size == curve.k:
                 S = own.best_subset(point.size) if exact else tuple(sorted(answer.indices))
+                full = tuple(sorted(j for u in own.units for j in u)) if curve.rule == "cp" else S
+                if own.fitted(full) < 1e-12 * own.total:
+                    return  # of a perfect fit, rounding decides
                 value = own.criterion(curve.rule, S, rule.get("gamma", 1.0) if isinstance(rule, dict) else 1.0)
                 if self.differs(point.value, value):
                     yield f"{curve.rule} of {S} is {point.value}, not {value}"
@@ -174,11 +202,15 @@ class _Check:
                 replace(call, table=table, Y=call.Y[train], weights=own.w[train]),
                 own.problem.lam,
                 not own.exact_size,
+                own.clusters,
                 own,
             )
             errors = []
             for point in curve.points:
-                left = own.Y[test] - part.fit(part.best_subset(point.size))[1](own.X[test])
+                S = part.best_subset(point.size)
+                if sum(f < part.allowed[S] + _EQUAL * part.total for f in part.allowed.values()) > 1:
+                    return  # several subsets are the best
+                left = own.Y[test] - part.fit(S)[1](own.X[test])
                 errors.append(float(own.w[test] @ np.square(left / own.scales[1][1]).sum(axis=1)))
             found.append(errors)
             weight.append(own.w[test].sum())
@@ -241,6 +273,27 @@ class _Check:
                 )
                 if bound > least + _EQUAL * total or (error is not None and error < least - _EQUAL * total):
                     yield f"the price of {price.label} ({inside}) has {bound} and {error} for {least}"
+
+    def _by_criterion(self, answer: Any) -> Iterator[str]:
+        """Compare the best subsets of any size by a criterion."""
+        own, by = self.own, _BY[len(answer.indices) % len(_BY)]
+        full = tuple(sorted(j for u in own.units if u not in own.banned for j in u))
+        few = own.w.sum() * own.Y.shape[1] < own.Y.shape[1] * (len(full) + 1) + 3.0
+        if not own.exact_size or few or own.fitted(full) < 1e-12 * own.total:
+            return
+        try:
+            found = dsel.alternatives(
+                answer, self.X, self.Y, by=by, nbest=4, seconds=None, progress=False, **self.weights
+            )  # fmt: skip
+        except DselError:
+            return
+        values = {S: own.criterion(by, S, 1.0) for S in own.allowed if not own.represented & set(S)}
+        listed = {tuple(sorted(row.indices)): row.criterion for row in found.subsets}
+        if any(self.differs(value, values.get(S, np.nan)) for S, value in listed.items()):
+            yield f"by {by} it lists {listed}, not {[values.get(S) for S in listed]}"
+        best = sorted(values.values())[: len(listed)]
+        if self.differs(sorted(listed.values()), best):
+            yield f"by {by} it lists {listed}, not {best}"
 
 
 def _remedied(asked: dict[str, Any], error: DselError) -> dict[str, Any] | None:

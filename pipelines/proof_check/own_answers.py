@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 from math import comb
@@ -25,8 +27,14 @@ class Own:
     columns that lists leave out, because near-copies represent them.
     """
 
-    def __init__(self, call: Drawn, lam: float, together: bool, whole: Own | None = None) -> None:
-        """Together: whether the columns of a category are chosen together. whole: all rows, of which these are some."""
+    def __init__(
+        self, call: Drawn, lam: float, together: bool, clusters: Sequence[Members], whole: Own | None = None
+    ) -> None:
+        """Measure all subsets.
+
+        Together: whether the columns of a category are chosen together. clusters: columns of which no subset has two.
+        whole: all rows, of which these are some.
+        """
         asked = call.asked
         self.w = np.ones(len(call.Y)) if call.weights is None else call.weights
         self.preprocess = asked.get("preprocess", "standardize")
@@ -34,23 +42,22 @@ class Own:
         self.fill: Floats = whole.fill if whole is not None else np.array([self._mean(column) for column in X.T])
         self.X = self.filled(X)
         self.Y = self.X if call.unsupervised else call.Y[:, asked.get("targets", slice(None))]
+        self.problem = Problem(
+            "", self.X, self.Y, self.X.shape[1], lam, False, weights=call.weights, preprocess=self.preprocess
+        )
         self.units = self._units(call, places, together)
         self.fixed, self.banned = (
             {u for u in self.units if any(j in u for column in named for j in places[column])}
             for named in (call.include, call.exclude)
         )
         self.included = tuple(sorted(j for u in self.fixed for j in u))
-        self.problem = Problem(
-            "", self.X, self.Y, len(self.units), lam, False, include=self.included, weights=call.weights,
-            preprocess=self.preprocess,
-        )  # fmt: skip
-        clusters = self._clusters(call, places)
+        self.problem = replace(self.problem, include=self.included)
+        self.clusters = clusters
         self.copies = {j for S in clusters for j in S}
-        banned = {j for u in self.banned for j in u}
-        self.represented = {j for S in clusters for j in sorted(set(S) - banned)[1:]}
+        self.represented = {j for _, *rest in clusters for j in rest}
         #: A list of groups also counts smaller subsets.
         self.exact_size = all(len(u) == 1 for u in self.units)
-        self._measure(clusters)
+        self._measure()
 
     def _columns(self, call: Drawn) -> tuple[Floats, list[list[int]]]:
         """Return the columns, with one for each value of a category, and the places of each one of the table."""
@@ -79,26 +86,20 @@ class Own:
         groups = [[j for column in group for j in places[column]] for group in call.groups]
         rest = [place for column, place in enumerate(places) if not any(column in group for group in call.groups)]
         groups += rest if together else [[j] for place in rest for j in place]
-        return sorted(tuple(sorted(group)) for group in groups if group)
+        useful = self.problem.preprocessed[0].any(axis=0)  # constant columns and those of zeros are left out
+        used = [tuple(sorted(j for j in group if useful[j])) for group in groups]
+        return sorted(group for group in used if group)
 
-    def _clusters(self, call: Drawn, places: list[list[int]]) -> list[Members]:
-        """Return the columns of which no subset has two: near-copies, and the two values of a category if centered."""
-        if call.asked.get("near_copies", "first") != "first" or "criterion" in call.asked:
-            return []
-        clusters = [tuple(places[j][0] for j in call.copies)] if call.copies else []
-        if self.preprocess in ("standardize", "center"):
-            clusters += [tuple(place) for place in places if len(place) == 2]
-        return [S for S in clusters if all((j,) in self.units for j in S)]  # groups stay whole
-
-    def _measure(self, clusters: list[Members]) -> None:
+    def _measure(self) -> None:
         """Measure all unions of units."""
         free = [u for u in self.units if u not in self.fixed | self.banned]
         more = [S for s in range(len(free) + 1) for S in combinations(free, s)]
         known = measured(self.problem, [tuple(sorted({*self.included, *(j for u in S for j in u)})) for S in more])
         self.total = float(np.square(self.problem.preprocessed[1]).sum())
         self.f = dict(zip(known.members, known.f.astype(float).tolist(), strict=True))
+        self.f |= {S: self.fitted(S) for S in known.members if self.depends(S)}
         sure = known.independent | (not self.exact_size)  # a group may hold columns that depend on others
-        both = [set(S) for S in clusters if not set(S) <= set(self.included)]
+        both = [set(S) for S in self.clusters if not set(S) <= set(self.included)]
         self.allowed = {
             S: self.f[S]
             for S, ok in zip(known.members, sure.tolist(), strict=True)
@@ -131,7 +132,8 @@ class Own:
             center = self.w @ A / self.w.sum() if self.preprocess in ("standardize", "center") else np.zeros(A.shape[1])
             square = self.w @ (A - center) ** 2
             divided = {"standardize": square / self.w.sum(), "unit": square}
-            scales.append((center, np.sqrt(divided.get(self.preprocess, np.ones(A.shape[1])))))
+            scale = np.sqrt(divided.get(self.preprocess, np.ones(A.shape[1])))
+            scales.append((center, np.where(scale > 1e-13 * abs(center), scale, 1.0)))  # 1 for constant columns
         return scales
 
     def fit(self, S: Members) -> tuple[Any, Any]:
@@ -145,6 +147,18 @@ class Own:
         )
         C = np.linalg.lstsq(A, B, rcond=1e-9)[0]
         return C, lambda X: (((X - cx) / sx)[:, J] @ C) * sy + cy
+
+    def depends(self, S: Members) -> bool:
+        """Return whether rounding decides what the columns of a subset explain."""
+        X = self.problem.preprocessed[0].astype(float)[:, list(S)]
+        X = X / np.maximum(np.linalg.norm(X, axis=0), 1e-300)
+        return self.problem.lam == 0.0 and bool(S) and np.linalg.matrix_rank(X, rtol=1e-9) < len(S)
+
+    def fitted(self, S: Members) -> float:
+        """Return f of any columns, without what rounding leaves of dependent ones."""
+        C = self.fit(S)[0]
+        X, Y = (A.astype(float) for A in self.problem.preprocessed)
+        return float(np.square(Y - X[:, list(S)] @ C).sum() + self.problem.lam * np.square(C).sum())
 
     def criterion(self, by: str, S: Members, gamma: float) -> float:
         """Return an information criterion of a subset."""
@@ -166,5 +180,5 @@ class Own:
         (cx, sx), lam = self.scales[0], self.problem.lam
         values = np.linalg.svd(np.sqrt(self.w)[:, None] * ((self.X - cx) / sx)[:, list(S)], compute_uv=False) ** 2
         values = values[values > 1e-9 * values.max(initial=0.0)]
-        f = float(measured(self.problem, [S]).f[0])
+        f = self.fitted(S)
         return f - lam * float(np.square(self.fit(S)[0]).sum()), float((values / (values + lam)).sum())

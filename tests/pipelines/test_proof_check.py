@@ -109,6 +109,11 @@ def test_the_last_line_is_json(capsys):
     assert (last["problems"], last["false_bounds"], last["failures"]) == (2, 0, 0)
 
 
+def test_a_proof_within_a_limit_may_find_a_subset_beyond_it():
+    """The best of three pairs of groups needs coefficients of 40 644, and the proof is about those up to 11 073."""
+    assert not check_loss(77, 20).any
+
+
 # The proofs of 180 and 810 that followed a saved tree had four columns in place of three, and three in place of two.
 @pytest.mark.parametrize("index", [5, 180, 810])
 def test_proofs_for_the_cox_loss_are_true(index):

@@ -571,3 +571,11 @@ def test_a_selection_is_compared_with_the_list_by_what_it_minimizes(how: dict[st
     assert f"the best listed subset {found.r2(found.best_error):.4%}" in str(found)
     best = dsel.certify(missed, data, y)
     assert dsel.alternatives(best, data, y).selected_error is None
+
+
+def test_nothing_is_printed_where_no_column_explains_anything(capfd: pytest.CaptureFixture[str]) -> None:
+    """LAPACK printed that an argument was wrong."""
+    X, y = np.array([[1.0, -1.0] * 4, [1.0, 1.0, -1.0, -1.0] * 2]).T, np.repeat([0.0, 1.0], 4)
+    found = dsel.alternatives(dsel.select(X, y, k=1, loss="logistic", progress=False), X, y, progress=False)
+    assert len(found.subsets) == 2
+    assert capfd.readouterr() == ("", "")

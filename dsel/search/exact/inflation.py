@@ -183,8 +183,12 @@ def _dependent_sets(factor: PivotedFactor, least: float) -> list[_DependentSet] 
 
 def variance_inflation(factor: PivotedFactor) -> Floats:
     """Return the variance inflation factors (r,) of a largest set of independent columns."""
-    inverse, _ = dtrtri(factor.triangle, lower=1)
-    return np.asarray(np.square(inverse).sum(axis=0))
+    return np.asarray(np.square(_inverse(factor.triangle)).sum(axis=0))
+
+
+def _inverse(triangle: Floats) -> Floats:
+    """Return the inverse of a lower triangle. LAPACK prints a message about one without rows."""
+    return np.asarray(dtrtri(triangle, lower=1)[0]) if triangle.size else triangle
 
 
 def _inflation_outside_sets(factor: PivotedFactor, sets: list[_DependentSet]) -> Floats:
@@ -194,7 +198,7 @@ def _inflation_outside_sets(factor: PivotedFactor, sets: list[_DependentSet]) ->
     i, the dual vector g_j of a column of the set with coefficient c_j becomes g_j - (c_j / c_i) g_i, and that of q is
     g_i / c_i. Other dual vectors stay. v_j is the squared norm of g_j.
     """
-    inverse, _ = dtrtri(factor.triangle, lower=1)
+    inverse = _inverse(factor.triangle)
     found = np.empty(factor.W.shape[1])
     found[factor.pivots] = np.square(inverse).sum(axis=0)
     for dependent in sets:
