@@ -6,7 +6,7 @@ import os
 from importlib.resources import files
 from pathlib import Path
 
-from dsel._lib.text import counted, noun, printable, shorten
+from dsel._lib.text import noun, printable, shorten
 from dsel.config.request import SelectionRequest
 from dsel.data.as_dataset import as_dataset
 from dsel.data.dataset import Dataset

@@ -612,8 +612,8 @@ def test_a_target_of_numbers_with_one_that_is_none_is_no_class(tmp_path: Path) -
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 4)), columns=list("abcd"))
     with pytest.raises(DataError, match=r"holds numbers.*Convert them"):
         dsel.select(frame, frame["a"].astype(str), k=2)
-    with pytest.raises(DataError, match=r"holds numbers only. Convert"):
-        dsel.ingest(frame, tmp_path / "refused", y=frame["a"].astype(str))
+    with pytest.raises(DataError, match=r"holds numbers only\. Convert"):
+        dsel.ingest(frame, tmp_path / "refused", y=frame["a"].astype(str).rename("t"))
     codes = dsel.ingest(frame, tmp_path / "codes", y=frame["a"].astype(str).rename("t"), categorical="t")
     assert len(codes.classes["t"]) == 60
     bad = frame["a"].astype(str)
