@@ -112,12 +112,16 @@ def as_matrix(data: Any, what: str) -> Any:
     if sparse and what == "Y":
         data, sparse = _dense(data), False
     if not (sparse or lazy):
+        given = type(data).__name__
         try:
             data = np.asanyarray(data)
         except ValueError as error:
             raise DataError(
                 f"{what} is no matrix: {error}", "Give rows of one length (of an AnnData: its X)."
             ) from error
+        if data.ndim == 0:
+            other = ", or the name of a column of a frame" if what == "Y" else ", or the path of a store"
+            raise DataError(f"{what} is one value of type {given}.", f"Give an array, a data frame{other}.")
     if lazy and np.isnan(data.shape).any():
         raise DataError(f"{what} is a Dask array of unknown chunk sizes.", "Call compute_chunk_sizes() on it first.")
     if data.ndim == 1 and what == "Y":
@@ -146,7 +150,8 @@ def _as_dask(data: Any) -> Any:
     slice by slice.
     """
     chunks = getattr(data, "chunks", None)
-    if not isinstance(chunks, tuple) or is_a(data, "dask", "Array") or not hasattr(data, "dtype"):
+    is_array = isinstance(chunks, tuple) and hasattr(data, "dtype") and hasattr(data, "__getitem__")
+    if not is_array or is_a(data, "dask", "Array"):  # a report of an ingest has chunks and a dtype, too
         return data
     import dask.array as da
 
@@ -172,8 +177,7 @@ def _checked_rows(data: Any, what: str) -> Any:
 def _require_real_matrix(data: Any, what: str) -> None:
     if data.ndim != 2:
         columns = "targets" if what == "Y" else "features"
-        by_name = " Or give the name of a column of a frame." if what == "Y" and data.ndim == 0 else ""
-        remedy = f"It must have two dimensions: samples x {columns}.{by_name}"
+        remedy = f"It must have two dimensions: samples x {columns}."
         raise DataError(f"{what} has shape {data.shape}.", remedy)
     if data.dtype.kind not in "fiub" or data.dtype.itemsize > 8:
         objects = " Convert it by astype(float)." if data.dtype.kind == "O" else ""

@@ -99,9 +99,12 @@ class ProofBudget(ProofLimits):
 #: The best subsets that are found after a proof whose tree is not kept, for a bound on all others. That takes at
 #: most this many times as many nodes, as much time as the proof or `_LEAST_SECONDS`, and `_MOST_SECONDS`.
 _LISTED, _MORE_NODES, _FEW_NODES = 10, 4, 1000
-_LEAST_SECONDS, _MOST_SECONDS = 1.0, 60.0
+_LEAST_SECONDS, _MOST_SECONDS = 3.0, 60.0
+_TOO_LONG = "because the ten best subsets of the run before took too long"
 #: Why a proof with a log does not continue another one.
 _OF_A_LOG = "because the log of each proof is checked alone"
+#: What holds the reason in a file that has no tree.
+_NO_TREE = "why there is none"
 #: A proof is not saved if its open nodes hold more numbers than this.
 _MAX_NUMBERS = 20_000_000
 
@@ -151,7 +154,13 @@ class SeriesOfProofs:
         other = [name for name in now if identity.get(name) != now[name]]
         if other:
             return None, f"because the run before had another {' and another '.join(other)}"
+        if (why := saved.get(_NO_TREE)) is not None:
+            return None, bytes(why).decode()
         return saved, ""
+
+    def write_reason(self, size: int, budget: ProofBudget, why: str) -> None:
+        """Write why there is no tree, for the next run."""
+        self.write(size, budget, {_NO_TREE: np.frombuffer(why.encode(), np.uint8)})
 
     def write(self, size: int, budget: ProofBudget, tree: Mapping[str, Any]) -> None:
         """Write a tree. Readers see all of it or nothing."""
@@ -375,16 +384,20 @@ class ProofStore:
         if self.series is None or not (small and listed and can_carry(self.objective)):
             return
         deadline = Deadline(min(max(seconds, _LEAST_SECONDS), _MOST_SECONDS))
+        few, why = None, _TOO_LONG
         try:
             few = self._best_few(best, _MORE_NODES * nodes + _FEW_NODES, deadline)
-        except (OutOfTime, *FAILURES) as error:
-            log.info("no bound is kept for the next run: %r", error)
+        except OutOfTime:
+            pass
+        except FAILURES as error:
+            why = f"because the search for the ten best subsets of the run before failed: {error!r}"
+        if few is None:
+            self.series.write_reason(self.size, self.budget, why)
             return
-        if few is not None:
-            subsets, least = few
-            above = least - (self.setup.guarantee(self.size).error + MARGIN) * self.objective.total
-            bound = CarriedBound.of(self.objective, subsets, above)
-            self.series.write(self.size, self.budget, bound.as_arrays())
+        subsets, least = few
+        above = least - (self.setup.guarantee(self.size).error + MARGIN) * self.objective.total
+        bound = CarriedBound.of(self.objective, subsets, above)
+        self.series.write(self.size, self.budget, bound.as_arrays())
 
     def _best_few(
         self, best: Sequence[int], nodes: int, deadline: Deadline

@@ -95,9 +95,9 @@ class SubsetState:
 
     def zeroing_costs(self) -> Floats:
         """Return (s,) the increase of f if one member's coefficients become zero: |w_i|^2 (K_ii + lam)."""
-        K_SS = self.objective.rows(self.members)[:, self.members] + self.objective.lam * np.eye(self.size)
-        squared_coefficients = self.losses() * np.diag(inverse(K_SS))
-        return np.asarray(squared_coefficients * np.diag(K_SS))
+        s = self.size
+        norms = self.objective.rows(self.members)[np.arange(s), self.members] + self.objective.lam
+        return np.asarray(self.losses() * np.diag(self.tables[layout.A][0, :s, :s]) * norms)
 
     def residual_norms(self) -> Floats:
         """Return (n,) the squared norm of what S leaves of each column; 0 for members and columns that depend on S."""

@@ -82,6 +82,13 @@ class LossData:
         w = self.loss.row_weights(self.loss.encode(self.targets.y), self.targets.w)
         return float(self.dataset.m if w is None else w.sum())
 
+    @property
+    def first_constant(self) -> float:
+        """The constant where fits begin."""
+        m, y, w = self.dataset.m, self.loss.encode(self.targets.y), self.targets.w
+        offset = np.zeros(m) if self.targets.offset is None else self.targets.offset
+        return self.loss.first_constant(y, offset, np.ones(m) if w is None else w)
+
     def in_units(self, unit: Floats) -> LossData:
         """Return the loss with the scaled columns divided by units (n,), which matter to a penalty only."""
         deviations = None if self.deviations is None else self.deviations / unit

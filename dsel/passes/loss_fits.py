@@ -236,6 +236,8 @@ class _Newton:
         outputs = problem.loss.outputs
         shape = (columns.size + 1,) if outputs == 1 else (columns.size + 1, outputs)
         self.trial: Floats = np.zeros(shape) if start is None else start
+        if start is None and problem.intercept:
+            self.trial[-1] = problem.first_constant
         self._intercept = problem.intercept and problem.loss.has_intercept
         if not problem.loss.has_intercept:
             self.trial = np.append(self.trial[:-1], 0.0)
@@ -256,7 +258,9 @@ class _Newton:
             self._step = self._step / 4.0
             self.trial = self.best + self._step
             self.safe = min(1.0, _SAFER * self.safe)
-            self.done = bool(np.abs(self._step).max(initial=0.0) <= 1e-12 * (1.0 + np.abs(self.best).max(initial=0.0)))
+            unit = 0.0 if self.problem.loss.link == "identity" else 1.0  # without a link, targets have any unit
+            size = unit + np.abs(self.best).max(initial=0.0)
+            self.done = bool(np.abs(self._step).max(initial=0.0) <= 1e-12 * size)
             self._judge()
             return
         self.best, self.value, self.deviance = self.trial, value, deviance

@@ -46,6 +46,8 @@ def text(report: Figures, drawn: Sequence[str], folder: str) -> str:
         "",
         f"`python -m pipelines.benchmarks all` wrote this page{quick}. It ran on {report['cores']} cores. Times are "
         "processor seconds of one thread, medians of rounds that go through the tools in turn, without compilation. "
+        "Columns are standardized. For Y = X they are not centered and have norm 1 (`preprocess` is unit), and missing "
+        "values have the mean of the column. "
         f"Versions: {', '.join(f'{name} {number}' for name, number in versions.items())}.",
         "",
     ]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,12 +52,18 @@ def select(*data: Any, **options: Any) -> Callable[[], Any]:
     return lambda: dsel.select(*data, **{"k": 1, **options})
 
 
+def report() -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        return dsel.ingest(X, f"{folder}/made.zarr", y=Y)
+
+
 def saved() -> dsel.Selection:
     return dsel.open_selection("result")
 
 
 CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
-    ("none", select(None), DATA, "X has shape", "two dimensions"),
+    ("none", select(None), DATA, "X is one value of type NoneType", "the path of a store"),
+    ("report", lambda: dsel.sums(report()), DATA, "X is one value of type IngestReport", "the path of a store"),
     ("a list", select([]), DATA, r"X has shape \(0,\)", "two dimensions"),
     ("no rows", select(np.empty((0, 5))), DATA, r"X is empty: its shape is \(0, 5\)", "rows and columns"),
     ("three dimensions", select(np.zeros((2, 2, 2))), DATA, r"X has shape \(2, 2, 2\)", "two dimensions"),
@@ -149,7 +156,7 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("a store as Y", select(X, "data.zarr"), DATA, "Y is 'data.zarr'", r"open_zarr\(\"data.zarr\", .*\)\.Y\."),
     ("a store for a frame", select(FRAME, "data.zarr"), DATA, "no column 'data.zarr'", r"open_zarr\(\"data.zarr\", .*\)\.Y\."),
     ("an expression as Y", select(FRAME, pl.col("a")), DATA, "Y is an expression of polars", "Name the column: 'a'"),
-    ("a number as Y", select(FRAME, 3.5), DATA, r"Y has shape \(\)", "give the name of a column"),
+    ("a number as Y", select(FRAME, 3.5), DATA, "Y is one value of type float", "the name of a column"),
     ("a misspelled rule", select(X, Y, k="auto", choose_k={"fold": 3}), OPTION, "'choose_k.fold'", "mean 'folds'"),
     ("few rows for folds", select(X[:3], Y[:3], k="auto"), OPTION, "3 rows are too few for 5 folds", "at least 4 rows"),
     ("a fold per row and one", select(X, Y, method="kfold", folds=61), OPTION, "too few for 61 folds", "fewer folds"),

@@ -14,6 +14,7 @@ import pytest
 import dsel
 from dsel._lib.npz import pack_npz, read_npz
 from dsel.config.job import JobFile
+from dsel.jobs import proof_store
 from dsel.jobs.runner import plan_job, run_job
 from dsel.search.exact.carried_bound import CARRIED
 from dsel.selection.changes.runs import SUMMARY, run_names
@@ -333,6 +334,15 @@ def test_columns_that_depend_on_others_are_the_reason_that_nothing_is_carried_ov
     keys = {"method": "forward", "categories": "columns", "near_copies": "keep", "certify": {"nodes": 10**6}}
     _, second = night_after(few, **keys)
     assert proof(second)["began_again"] == "because some columns depend on others, and no bound is carried over"
+
+
+def test_the_time_of_the_ten_best_subsets_is_the_reason_that_no_bound_is_carried_over(
+    few: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_MORE_NODES", "_FEW_NODES"):
+        monkeypatch.setattr(proof_store, name, 0)
+    _, second = night_after(few, method="forward", certify={"nodes": 10**6})
+    assert proof(second)["began_again"] == "because the ten best subsets of the run before took too long"
 
 
 def test_a_list_of_near_best_subsets_does_not_say_that_the_proof_began_again(few: Path) -> None:

@@ -58,6 +58,30 @@ def test_targets_of_any_scale_give_the_same_columns(scale):
     assert select(Z, scale * Y).indices == select(Z, Y).indices
 
 
+POSITIVE = {"poisson": np.round(np.exp(Y)), "gamma": np.exp(Y), "huber": Y, "quantile": Y}
+
+
+@pytest.mark.parametrize("scale", [1e-90, 1e-12, 1e20, 1e90])
+@pytest.mark.parametrize("loss", POSITIVE)
+def test_targets_of_any_scale_have_the_same_fit_by_a_loss(loss, scale):
+    y = POSITIVE[loss]
+    usual, found = (select(Z, values, "forward", loss=loss) for values in (y, scale * y))
+    assert found.indices == usual.indices
+    assert found.r2 == pytest.approx(usual.r2, abs=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-140, 1e140])
+def test_targets_of_any_scale_have_the_same_fit_by_the_huber_loss(scale):
+    usual, found = (select(Z, values, "forward", loss="huber") for values in (Y, scale * Y))
+    assert (found.indices, found.r2) == (usual.indices, pytest.approx(usual.r2, abs=1e-6))
+
+
+@pytest.mark.parametrize(("loss", "scale"), [("poisson", 1e140), ("gamma", 1e140), ("gamma", 1e-140)])
+def test_targets_out_of_range_of_the_log_link_are_refused(loss, scale):
+    with pytest.raises(DataError, match=r"takes targets up to 1e.100.* Give the targets in other units"):
+        select(Z, scale * POSITIVE[loss], loss=loss)
+
+
 def test_a_penalty_is_in_the_units_of_the_columns_so_that_they_are_not_scaled():
     with pytest.raises(DataError, match=r"too large or too small for a penalty: x1, x5.*standardize"):
         select(Z * np.array([1.0, 1e70, 1.0, 1.0, 1.0, 1e-70]), Y, preprocess="center", lam=1.0)

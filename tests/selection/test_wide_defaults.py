@@ -39,7 +39,17 @@ def test_a_long_search_is_announced_in_one_line(
 
 
 @pytest.mark.parametrize(
-    ("method", "y"), [("rfe", Y), ("backward", Y), ("arp", None), ("leverage", None), ("approx-svd", None)]
+    ("method", "y"),
+    [
+        ("rfe", Y),
+        ("backward", Y),
+        ("exhaustive", Y),
+        ("exchange", Y),
+        ("foba", Y),
+        ("arp", None),
+        ("leverage", None),
+        ("approx-svd", None),
+    ],
 )
 def test_a_long_search_without_a_limit_of_time_is_announced_too(
     method: str, y: np.ndarray | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

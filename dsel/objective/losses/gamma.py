@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 
 from dsel._lib.types import Floats
-from dsel.objective.losses.loss import Loss, clipped_exp
+from dsel.objective.losses.loss import Loss, clipped_exp, log_ratio
 from dsel.objective.losses.poisson import require_at_least_zero
 
 #: A deviance of at most this for each row is rounding error.
@@ -36,6 +36,10 @@ class Gamma(Loss):
         """Return the loss. Errors: DataError for targets that are not above 0."""
         require_at_least_zero("gamma", y, above=True)
         return replace(self, log_sum=float(np.log(y).sum() if w is None else w @ np.log(y)))
+
+    def first_constant(self, y: Floats, offset: Floats, w: Floats) -> float:
+        """Return the best constant."""
+        return log_ratio(float(w @ (y * clipped_exp(-offset))), float(w.sum()))
 
     def deviance(self, y: Floats, eta: Floats) -> Floats:
         """Return 2 (y exp(-eta) + eta - log y - 1)."""

@@ -14,6 +14,7 @@ group ``dsel.losses`` of a separate package. `dsel.testing.check_loss` checks it
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass, replace
@@ -134,6 +135,13 @@ class Loss(ABC):
     def endless_constant(self, y: Floats, w: Floats) -> bool:
         """Return whether the best constant for encoded targets is infinite, which makes their deviance 0."""
         return False
+
+    def first_constant(self, y: Floats, offset: Floats, w: Floats) -> float:
+        """Return the constant where fits to encoded targets begin; by default 0, from where the usual scales are near.
+
+        offset: what is added to the linear predictors.
+        """
+        return 0.0
 
     def encode(self, y: Floats) -> Floats:
         """Return the targets as the other functions take them."""
@@ -264,7 +272,7 @@ class LossOfRows:
         """Return the weights (m,) of a least-squares model about eta, and how far its targets are below eta."""
         slope = self.loss.slope(self.y, eta)
         size = np.abs(slope) if slope.ndim == 1 else np.abs(slope).max(axis=1)
-        curvature = np.maximum(self.loss.working_curvature(self.y, eta), np.maximum(size / LONGEST, 1e-12))
+        curvature = self._limited(self.loss.working_curvature(self.y, eta), size)
         return np.asarray(self.w * (curvature / 2.0)), np.asarray((slope.T / curvature).T)
 
     def model_to_null(self, eta: Floats, null: Floats) -> tuple[Floats, Floats]:
@@ -286,8 +294,14 @@ class LossOfRows:
         at_fit, far = self.loss.working_curvature(self.y, eta), squares > _NEAR
         chord = np.where(far, 2.0 * more / np.where(far, squares, 1.0), at_fit)
         curvature = np.where(at_fit < VANISHES * chord, chord, at_fit)
-        curvature = np.maximum(curvature, np.maximum(size / LONGEST, 1e-12))
+        curvature = self._limited(curvature, size)
         return np.asarray(self.w * (curvature / 2.0)), np.asarray((slope.T / curvature).T)
+
+    def _limited(self, curvature: Floats, size: Floats) -> Floats:
+        """Return curvatures with which no step is too long, for slopes of this size."""
+        if self.loss.link == "identity":  # the linear predictor has the units of the target, so no length is too long
+            return np.asarray(np.maximum(curvature, 1e-12 * curvature.max(initial=0.0)))
+        return np.asarray(np.maximum(curvature, np.maximum(size / LONGEST, 1e-12)))
 
     def dual(self, eta: Floats, offset: Floats) -> tuple[Floats, float, float, float]:
         """Return the gradient at linear predictors and what it proves: see `dsel.objective.losses.cox.RiskSets.dual`.
@@ -299,6 +313,11 @@ class LossOfRows:
     def figures(self, eta: Floats) -> dict[str, float]:
         """Return further figures by name, of how well linear predictors fit the targets."""
         return {}
+
+
+def log_ratio(a: float, b: float) -> float:
+    """Return log(a / b), or 0 where one of them is 0."""
+    return math.log(a) - math.log(b) if a > 0.0 and b > 0.0 else 0.0
 
 
 def clipped_exp(eta: Floats) -> Floats:

@@ -10,7 +10,10 @@ import scipy
 from dsel._lib.text import counted
 from dsel._lib.types import Floats
 from dsel.errors import DataError
-from dsel.objective.losses.loss import Loss, clipped_exp
+from dsel.objective.losses.loss import Loss, clipped_exp, log_ratio
+
+#: The log link keeps its digits up to here.
+_LARGEST_TARGET = 1e100
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,10 @@ class Poisson(Loss):
         """Return whether all counts with weight are 0."""
         return not y[w > 0.0].any()
 
+    def first_constant(self, y: Floats, offset: Floats, w: Floats) -> float:
+        """Return the best constant."""
+        return log_ratio(float(w @ y), float(w @ clipped_exp(offset)))
+
     def deviance(self, y: Floats, eta: Floats) -> Floats:
         """Return 2 (exp(eta) - y eta - y + y log y)."""
         return np.asarray(2.0 * np.maximum(clipped_exp(eta) - y * eta - y + scipy.special.xlogy(y, y), 0.0))
@@ -68,7 +75,7 @@ class Poisson(Loss):
 
 
 def require_at_least_zero(name: str, y: Floats, *, above: bool = False) -> None:
-    """Raise DataError for targets below 0, or with `above` not above 0."""
+    """Raise DataError for targets below 0, or with `above` not above 0, and for those whose exponents overflow."""
     wrong = np.flatnonzero(y <= 0.0 if above else y < 0.0)
     if wrong.size:
         limit = "> 0" if above else ">= 0"
@@ -76,4 +83,11 @@ def require_at_least_zero(name: str, y: Floats, *, above: bool = False) -> None:
         raise DataError(
             f'loss="{name}" takes targets {limit}. Row {wrong[0]} has {y[wrong[0]]:g}{more}.',
             'Correct the targets, or use loss="squared".',
+        )
+    extreme = np.flatnonzero((y > _LARGEST_TARGET) | ((y < 1.0 / _LARGEST_TARGET) & above))
+    if extreme.size:
+        raise DataError(
+            f'loss="{name}" takes targets up to {_LARGEST_TARGET:g}{f" and from {1.0 / _LARGEST_TARGET:g}" * above}. '
+            f"Row {extreme[0]} has {y[extreme[0]]:g}.",
+            "Give the targets in other units.",
         )

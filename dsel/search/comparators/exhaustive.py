@@ -29,7 +29,7 @@ from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.exact_search import Effort
 from dsel.search.exact.guarantee import Limits
 from dsel.search.greedy.path import Path
-from dsel.search.method import Method, Options, ProblemSummary, Requirements, SearchTask
+from dsel.search.method import Method, Options, ProblemSummary, Requirements, SearchTask, estimated
 from dsel.search.outcome import SearchOutcome, check_size
 
 
@@ -154,5 +154,6 @@ METHOD = Method(
     options=ExhaustiveOptions,
     requirements=requirements,
     every_size=True,
+    place=estimated(lambda problem, options: 5e-8 * subsets(problem.to_choose[1], problem.to_choose[0])),
     no_groups="branch-and-bound proves the best groups with fewer subsets",
 )

@@ -239,8 +239,17 @@ def run_by_criterion(task: SearchTask, steps: StepsOf, **arguments: Any) -> Sear
     )  # fmt: skip
 
 
-def place(problem: ProblemSummary, options: Any, site: Site) -> Placement:
-    """Return where a method runs: with a criterion on the workers, if there are any, and else in this process."""
+#: Where a method runs: a function of the problem, its options and the site.
+PlaceOf = Callable[[ProblemSummary, Any, Site], Placement]
+
+
+def place(problem: ProblemSummary, options: Any, site: Site, squared: PlaceOf | None = None) -> Placement:
+    """Return where a method runs: with a criterion on the workers, if there are any, and else in this process.
+
+    squared: where it runs by the squared error, if its time is known.
+    """
+    if squared is not None and not problem.criterion:
+        return squared(problem, options, site)
     if not (problem.criterion and site.cluster):
         return HERE
     _, n = problem.to_choose
