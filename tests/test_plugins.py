@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 import dsel
+from tests.cli_runner import LIMIT, Forked
 
 METHOD = """
 from pydantic import Field
@@ -178,4 +179,6 @@ def test_a_package_that_is_wrong_is_named(tmp_path: Path, code: str, name: str, 
         "else: assert False\n"
         "dsel.plan(X, k=2, method='forward', calibrate=False)  # others are not affected\n"
     )
-    subprocess.run([sys.executable, "-c", script], env=with_site(tmp_path), check=True, timeout=600)
+    process = Forked(script, cwd=tmp_path)
+    _, err = process.communicate(LIMIT)
+    assert process.returncode == 0, err

@@ -15,7 +15,7 @@ from dsel.errors import DataError
 #: The dtypes of categories in pandas and polars.
 CLASS_DTYPES: Final = ("category", "Categorical", "Enum")
 #: Text with more different values, of which at most this share is no number, holds numbers and not classes.
-_MOST_CLASSES, _FEW_OTHERS = 20, 0.1
+MOST_CLASSES, _FEW_OTHERS = 20, 0.1
 
 
 def class_labels(y: Any) -> NDArray[Any] | None:
@@ -68,7 +68,7 @@ def _is_missing(label: Any) -> bool:
 
 def _require_no_numbers(values: NDArray[Any], classes: NDArray[Any]) -> None:
     """Raise DataError if text has many different values that are numbers, all or nearly all of them."""
-    if values.dtype.kind != "U" or classes.size <= _MOST_CLASSES:
+    if values.dtype.kind != "U" or classes.size <= MOST_CLASSES:
         return
     other = [i for i, value in enumerate(values.tolist()) if not _is_number(value)]
     if len(other) <= _FEW_OTHERS * values.size:

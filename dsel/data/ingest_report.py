@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.npz import pack_npz, read_npz
 from dsel._lib.text import counted, noun, shorten
+from dsel.data.dataset import Dataset
 from dsel.data.formats.source import Source, SparseSource
 from dsel.data.labels import by_source, column_of, default_labels
+from dsel.data.schema import ATTR_MISSING_TARGETS
 
 #: Lines of an IngestReport in its short form.
 _REPR_LINES: Final = 20
@@ -44,12 +46,17 @@ class WriteReport:
     infinite: Mapping[str, int] = field(default_factory=dict)
     constant: Sequence[str] = ()
     categories: Mapping[str, int] = field(default_factory=dict)
+    classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
     def _missing_values(self, of: str = "") -> str:
         """Return in how many columns of the source values are missing, and how many."""
         missing = _once(self.missing, self.categories)
         return f"missing values in {counted(len(missing), 'column')}{of}: {shown_counts(missing)}"
+
+    def _shown_targets(self) -> str:
+        """Return how many values of each target of the source are missing."""
+        return shown_counts(_once(self.missing_targets, self.classes))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as values that JSON has."""
@@ -115,7 +122,6 @@ class IngestReport(WriteReport):
     types: Mapping[str, int] = field(default_factory=dict)
     target_types: Mapping[str, int] = field(default_factory=dict)
     duplicates: Sequence[Sequence[str]] = ()
-    classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     stored: int | None = None
 
     def __repr__(self) -> str:
@@ -169,7 +175,16 @@ class IngestReport(WriteReport):
         remedy = WITHOUT_TARGETS
         if complete:
             remedy = f"no selection of {shorten(missing, 8)} takes them: select other targets, or {_AGAIN}"
-        return f"missing values in {counted(len(missing), 'target')}: {shown_counts(missing)}; {remedy}"
+        return f"missing values in {counted(len(missing), 'target')}: {self._shown_targets()}; {remedy}"
+
+
+def missing_targets(dataset: Dataset) -> str:
+    """Return how many targets were missing when a store was written, and what helps; "" if there are none."""
+    count = dataset.recorded(ATTR_MISSING_TARGETS) if dataset.n_targets and not dataset.has_given_targets else 0
+    verb = "is" if count == 1 else "are"
+    all_used = dataset.n_targets < 2 and dataset.target_columns is None
+    remedy = WITHOUT_TARGETS if all_used else WITHOUT_SOME_TARGETS
+    return f"{counted(count, 'value')} of the targets {verb} missing; {remedy}" if count else ""
 
 
 def _kinds(types: Mapping[str, int]) -> str:

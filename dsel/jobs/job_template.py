@@ -6,12 +6,11 @@ import os
 from importlib.resources import files
 from pathlib import Path
 
-from dsel._lib.text import counted, noun, printable, shorten
+from dsel._lib.text import noun, printable, shorten
 from dsel.config.request import SelectionRequest
 from dsel.data.as_dataset import as_dataset
 from dsel.data.dataset import Dataset
-from dsel.data.ingest_report import WITHOUT_SOME_TARGETS, WITHOUT_TARGETS
-from dsel.data.schema import ATTR_MISSING_TARGETS
+from dsel.data.ingest_report import missing_targets
 from dsel.errors import OptionError, OutputError
 from dsel.jobs.reporting import output_errors
 from dsel.planning.validation import validate
@@ -66,7 +65,7 @@ def write_job_file(
     validate(dataset, SelectionRequest.of(k=k, method=method))
     with output_errors(f"{path} cannot be written", "Choose another --out."):
         path.write_text(_fill(dataset, store, path, k, method), encoding="utf-8")
-    return k, _problem(dataset)
+    return k, missing_targets(dataset)
 
 
 def _fill(dataset: Dataset, store: str, path: Path, k: int | str, method: str) -> str:
@@ -105,16 +104,8 @@ def _loss(dataset: Dataset) -> str:
     return f"# What is minimized: squared, the default, or the deviance of a loss.{about}\n# loss: {loss}\n\n"
 
 
-def _problem(dataset: Dataset) -> str:
-    """Return how many targets are missing, and what helps; "" if there are none."""
-    count = dataset.recorded(ATTR_MISSING_TARGETS)
-    verb = "is" if count == 1 else "are"
-    remedy = WITHOUT_TARGETS if dataset.n_targets < 2 else WITHOUT_SOME_TARGETS
-    return f"{counted(count, 'value')} of the targets {verb} missing; {remedy}" if count else ""
-
-
 def _missing(dataset: Dataset) -> str:
-    had, problem = dataset.missing_when_written(), _problem(dataset)
+    had, problem = dataset.missing_when_written(), missing_targets(dataset)
     comment = f"# {problem[0].upper()}{problem[1:]}.\n" if problem else ""
     if not had:
         return f"{comment}missing: refuse"

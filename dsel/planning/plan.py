@@ -15,6 +15,7 @@ from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.text import counted, passes_over_data
 from dsel.config.job import ProofLimits
 from dsel.data.dataset import Dataset
+from dsel.data.ingest_report import missing_targets
 from dsel.errors import CapacityError
 from dsel.passes.column_copy import ColumnCopy, copy_that_saves
 from dsel.passes.columns.column_statistics import part_squares_pass
@@ -473,6 +474,7 @@ def _notes(
     if saved.eigendecomposition:
         yield "the eigendecomposition is saved: no pass for it"
     yield from validated.requirements.notes
+    yield from filter(None, [missing_targets(validated.dataset)])
     if not rounds_are_known(validated):
         yield "the number of rounds depends on the data"
     if row_cache_bytes:

@@ -217,8 +217,8 @@ class Alternatives:
 
     @property
     def verdicts(self) -> dict[str | int, Verdict]:
-        """The verdict of each candidate column, by its label."""
-        return {price.label: price.verdict for price in self.columns}
+        """The verdict of each candidate column, by its label; empty where every allowed subset is dependent."""
+        return {price.label: price.verdict for price in self.columns if self.subsets or not self.complete}
 
     @property
     def prices(self) -> dict[str | int, Price]:
@@ -237,7 +237,7 @@ class Alternatives:
 
     def labels(self, verdict: Verdict) -> list[str | int]:
         """Return the labels of the columns with this verdict."""
-        return [price.label for price in self.columns if price.verdict == verdict]
+        return [label for label, found in self.verdicts.items() if found == verdict]
 
     def r2(self, error: float) -> float:
         """Return 1 - f / ||Y||^2. With a ridge penalty, its part of f counts as not explained."""
@@ -292,8 +292,6 @@ class Alternatives:
 
     def _columns_by_verdict(self) -> list[str]:
         """Return a line for each verdict that a column has, with the labels of these columns."""
-        if self.complete and not self.subsets:
-            return []
         found = {verdict: [printable(label) for label in self.labels(verdict)] for verdict in VERDICTS}
         return [f"{len(labels)} {verdict}: {shorten(labels, _SHOWN)}" for verdict, labels in found.items() if labels]
 

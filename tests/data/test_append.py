@@ -283,6 +283,16 @@ def test_missing_targets_are_told_of(tmp_path: Path) -> None:
     assert any(line.startswith("missing targets in the new rows: y (1); no selection") for line in report.lines())
 
 
+def test_a_missing_class_counts_once_and_a_plan_says_that_targets_are_missing(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": np.arange(8.0), "y": [*"uvwuvw", None, "u"]})
+    ingested = dsel.ingest(frame, tmp_path / "s", target="y")
+    assert any("missing values in 1 target: y (1); no selection" in line for line in ingested.lines())
+    report = dsel.append(frame.assign(a=frame.a + 1.0), tmp_path / "s")
+    assert any(line.startswith("missing targets in the new rows: y (1); no selection") for line in report.lines())
+    plan = dsel.plan(tmp_path / "s", k=1, calibrate=False)
+    assert any("of the targets are missing" in note and "--missing rows" in note for note in plan.notes)
+
+
 def test_an_error_about_an_option_of_the_ingest_says_so(tmp_path: Path) -> None:
     X = np.ones((3, 2))
     np.savez(tmp_path / "a.npz", X=X, w=X[:, 0])

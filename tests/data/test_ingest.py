@@ -30,6 +30,7 @@ from dsel.errors import CapacityError, DataError, MissingInputError, OptionError
 from dsel.storage import locks
 from dsel.storage.leftovers import machine
 from dsel.storage.locks import locked
+from tests.cli_runner import LIMIT, Forked
 
 M, N, ROWS = 23, 5, 7
 BLOCKS = [7, 14, 21, 23]  # rows done after each block
@@ -408,9 +409,10 @@ def test_memory_stays_far_below_the_source(tmp_path: Path, case: str) -> None:
         watcher.join()
         print(peak - before)
     """
-    command = [sys.executable, "-c", textwrap.dedent(script)]
-    done = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True)
-    assert int(done.stdout) < 64_000_000
+    process = Forked(textwrap.dedent(script))
+    out, err = process.communicate(LIMIT)
+    assert process.returncode == 0, err
+    assert int(out) < 64_000_000
     store = open_store(tmp_path / "s")
     for start, stop in pairwise(store.row_bounds):
         np.testing.assert_array_equal(store.x.read(start, stop), values[start:stop])

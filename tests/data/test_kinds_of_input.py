@@ -608,10 +608,14 @@ def test_classes_in_a_store_are_those_of_a_frame(tmp_path: Path, given: str, k_c
     assert stored.score(frame, y) == pytest.approx(direct.score(frame, y))
 
 
-def test_a_target_of_numbers_with_one_that_is_none_is_no_class() -> None:
+def test_a_target_of_numbers_with_one_that_is_none_is_no_class(tmp_path: Path) -> None:
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 4)), columns=list("abcd"))
     with pytest.raises(DataError, match=r"holds numbers.*Convert them"):
         dsel.select(frame, frame["a"].astype(str), k=2)
+    with pytest.raises(DataError, match=r"holds numbers only\. Convert"):
+        dsel.ingest(frame, tmp_path / "refused", y=frame["a"].astype(str).rename("t"))
+    codes = dsel.ingest(frame, tmp_path / "codes", y=frame["a"].astype(str).rename("t"), categorical="t")
+    assert len(codes.classes["t"]) == 60
     bad = frame["a"].astype(str)
     bad[7] = "oops"
     with pytest.raises(DataError, match="but row 7 is 'oops'"):

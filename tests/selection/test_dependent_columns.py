@@ -59,6 +59,7 @@ def test_lists_have_independent_subsets_alone(loss: str) -> None:
     assert found.complete
     none = dsel.alternatives(selected(loss, k=4), FRAME, TARGETS[loss])
     assert str(none).startswith("every allowed subset of 4 columns is dependent (proved)")
+    assert (none.complete, none.verdicts, none.labels("undecided")) == (True, {}, [])
     copies = FRAME[["a", "d"]].assign(a2=2.0 * FRAME.a)
     kept = dsel.select(copies, TARGETS[loss], loss=loss, k=2, near_copies="keep")
     listed = dsel.alternatives(kept, copies, TARGETS[loss], within=0.9).to_frame()["columns"]

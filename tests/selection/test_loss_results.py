@@ -512,7 +512,6 @@ def test_texts_name_what_rounding_and_gaps_are_shares_of() -> None:
     assert "to 2e-08 of ||Y||^2" in str(replace(found, certificate=(squared,)))
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_the_report_speaks_of_the_deviance(tmp_path: Path) -> None:
     s = dsel.certify(dsel.select(X, CLASSES, k=2, loss="logistic"), X, CLASSES)
     page = s.report(tmp_path / "report.html").read_text()

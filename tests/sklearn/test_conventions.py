@@ -29,7 +29,7 @@ from dsel.sklearn import (
         ColumnSubsetSelector(3),
         SubsetClassifier(),
         SubsetRegressor(3),
-        SubsetRegressor(3, loss="poisson", lam=1.0),
+        SubsetRegressor(3, loss="poisson", lam=1.0, method="forward"),
     ]
 )
 @pytest.mark.filterwarnings("ignore::UserWarning")

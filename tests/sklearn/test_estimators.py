@@ -174,8 +174,8 @@ def test_selectors_by_coefficients_choose_the_columns_of_the_estimator(data: str
         assert np.flatnonzero(np.atleast_2d(found.coef_).any(axis=0)).tolist() == chosen
         np.testing.assert_array_equal(clone(found).fit(given, y).coef_, pickle.loads(pickle.dumps(found)).coef_)
         for selector in (
-            RFE(estimator(2), n_features_to_select=2),
-            RFECV(estimator(2), min_features_to_select=2, cv=3),
+            RFE(estimator(2), n_features_to_select=2, step=5),
+            RFECV(estimator(2), min_features_to_select=2, step=5, cv=2),
             SelectFromModel(estimator(2), threshold=1e-12),
             SelectFromModel(found, threshold=1e-12, prefit=True),
             SelectFromModel(estimator(2), threshold=-np.inf, max_features=2),

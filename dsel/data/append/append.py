@@ -34,7 +34,7 @@ from dsel.data.append.new_rows import DenseRows, SparseRows
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.formats.source import OPTIONS, Format, SparseSource
 from dsel.data.ingest import format_of, open_any, split_arrays
-from dsel.data.ingest_report import ColumnProfile, WriteReport, profile_of, shown_counts
+from dsel.data.ingest_report import ColumnProfile, WriteReport, profile_of
 from dsel.data.schema import DEFAULT_WORKER_MEMORY
 from dsel.data.store.array import is_complete, read_attributes
 from dsel.data.store.reader import Store
@@ -72,6 +72,8 @@ class AppendReport(WriteReport):
         The columns of X that have one value only in the new rows.
     categories : dict of str to int
         How many columns of X each category of the store has.
+    classes : dict of str to list of str
+        The classes of each target of the store that became several columns.
     already : str
         Why nothing was appended; else empty.
     notes : list of str
@@ -95,7 +97,7 @@ class AppendReport(WriteReport):
         if self.missing:
             text.append(self._missing_values(" of the new rows"))
         if self.missing_targets:
-            missing = f"missing targets in the new rows: {shown_counts(self.missing_targets)}"
+            missing = f"missing targets in the new rows: {self._shown_targets()}"
             remedy = "ingest all rows into a new store with missing=rows (--missing rows), which leaves these rows out"
             text.append(f"{missing}; no selection takes them: {remedy}")
         if self.infinite:
@@ -222,6 +224,7 @@ def append(
     return AppendReport(
         rows=rows.source.shape[0], shape=now.shape, segments=len(now.segments), bytes_written=rows.nbytes,
         seconds=clock.perf_counter() - began, resumed_rows=resumed, categories=_categories(now), notes=notes,
+        classes=now.attributes.get(schema.ATTR_CLASSES, {}),
         **details,
     )  # fmt: skip
 

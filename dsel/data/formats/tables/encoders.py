@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from dsel._lib.text import FIRST_ROW, counted, shorten
+from dsel.data.classes import MOST_CLASSES
 from dsel.data.formats.source import Array, Missing, put
 from dsel.data.formats.tables.scan import (
     MOST_LEVELS,
@@ -218,7 +219,8 @@ def _level_problem(column: ColumnScan, role: str, is_named: bool, auto: bool, wo
         return _mixed(column, column.no_dates, "date", words)
     if column.no_numbers.count and column.numbers and not is_named and column.kind != "category":
         return _mixed(column, column.no_numbers, "number", words)
-    is_category = is_named or role == "target" or column.kind == "category"
+    are_numbers = column.kind == "text" and not column.no_numbers.count and count > MOST_CLASSES
+    is_category = is_named or column.kind == "category" or (role == "target" and not are_numbers)
     if not column.as_days and is_date(column.values.value) and (column.has_more_levels or not is_category):
         return f"{at} and looks like a date. {words.days}, or {words.drop}."
     if column.has_more_levels:
