@@ -217,7 +217,7 @@ class _SizeProofs:
         if self._budget.near_best is not None:
             answer = proof.near_best(deadline)
             self.proved.alternatives[counted] = alternatives_in_data(
-                answer, Candidates.of(self._subject, run.validated.include), partial(explained_share, run.whole),
+                answer, Candidates.of(self._subject, run.always), partial(explained_share, run.whole),
                 reliance_of(answer, self._subject), run, certificate,
             )  # fmt: skip
         if run.objective.has_gram:

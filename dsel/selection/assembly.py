@@ -143,7 +143,7 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
             "categories": "columns" if validated.groups is None and by_source else validated.request.categories,
             "dates": ingested.get("dates", validated.request.dates),
             "options": {name: option_as_json(value) for name, value in validated.options},
-            "include": tuple(run.base),
+            "include": tuple(run.validated.include.tolist()),
             "exclude": (*(int(j) for j in validated.exclude if int(j) not in represented), *dataset.left_out),
             "sample_weight": False if dataset.weights is None else dataset.weights.name,
             "criterion": import_path(criterion) if callable(criterion) else criterion,

@@ -128,15 +128,10 @@ class SelectionRun:
         return self.validated.request.preprocess in ("standardize", "center")
 
     @property
-    def base(self) -> list[int]:
-        """The columns that are always chosen."""
-        return [int(j) for j in self.validated.include]
-
-    @property
     def always(self) -> list[int]:
-        """The same without constant columns, which no subset has."""
+        """The columns that are always chosen: the included ones, without constant columns, which no subset has."""
         unusable = self.validated.useless(self.prepared.statistics)
-        return [j for j in self.base if not unusable[j]]
+        return [int(j) for j in self.validated.include if not unusable[j]]
 
     @property
     def most(self) -> int:

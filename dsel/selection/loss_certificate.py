@@ -214,7 +214,7 @@ class _Prover:
         watcher: Watcher | None,
     ) -> LossProof:  # fmt: skip
         """Return the proof of a size. best: the best known subset."""
-        items, base = self.items, self.run.base
+        items, base = self.items, self.run.always
         if items is None:
             return prove_wide_loss(
                 self.problem, self.every, size, best.indices, include=list(base), seconds=seconds, nodes=nodes,
@@ -233,7 +233,7 @@ class _Prover:
     def in_data(self, answer: NearBestAnswer, certificate: Certificate, total: float) -> Alternatives:
         """Return near-best subsets in terms of the data. total: F without columns."""
         assert self.items is not None
-        base, fits = sorted(self.run.base), partial(fit_subsets, self.data)
+        base, fits = sorted(self.run.always), partial(fit_subsets, self.data)
         free = [columns for columns in self.items if np.isin(columns, base, invert=True).all()]
         candidates = Candidates(free, base, fits([np.array(base, np.int64)])[0].value, total)
         sets = [candidates.in_data(S) for S, _ in answer.subsets]

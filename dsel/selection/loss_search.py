@@ -164,7 +164,7 @@ class LossSearch:
     def search(self) -> SelectionRun:
         """Search model after model; return the run with the objective of the last one."""
         run = self.run
-        base = tuple(sorted(run.base))
+        base = tuple(sorted(run.always))
         self.consider([(0, base)])
         saved = (run.context.state or {}).get("loss")
         if saved is not None:
@@ -240,7 +240,7 @@ class LossSearch:
 
     def _in_data(self, run: SelectionRun, points: Iterable[FrontPoint]) -> list[tuple[int, tuple[int, ...]]]:
         """Return the sizes and the columns of the data of some points."""
-        return [(p.size, tuple({*run.base, *run.objective.in_data(p.members)})) for p in points]
+        return [(p.size, tuple({*run.always, *run.objective.in_data(p.members)})) for p in points]
 
     def _model(self, fit: LossFit, *, conditioned: bool = True) -> Any:
         """Return the objective of the quadratic model about a fit, over the columns that may be chosen.
@@ -253,7 +253,7 @@ class LossSearch:
             scores = np.full(problem.dataset.n, -1.0)
             scores[candidates] = score_columns(problem, fit)[candidates]
             known = {j for S in self.front() for j in S}
-            scores[[*fit.columns, *run.base, *known]] = np.inf
+            scores[[*fit.columns, *run.always, *known]] = np.inf
             columns = np.sort(np.argsort(-scores, kind="stable")[:MOST_MODELLED])
         else:
             columns = np.union1d(candidates, fit.columns)
@@ -264,7 +264,7 @@ class LossSearch:
         model = DenseObjective(K, cross, c, problem.lam, columns=self.model.columns)
         if not conditioned:
             return model
-        include = np.flatnonzero(np.isin(columns, run.base))
+        include = np.flatnonzero(np.isin(columns, run.always))
         independent = independent_columns(model, include)
         kept = np.setdiff1d(np.arange(model.n), np.setdiff1d(include, independent))
         return model.restrict(kept).condition(np.searchsorted(kept, independent).tolist())
@@ -363,7 +363,7 @@ class LossSearch:
     def outcome(self, run: SelectionRun) -> tuple[SearchOutcome, dict[tuple[int, ...], tuple[float, float]]]:
         """Return the outcome in local columns of the run's objective, and F and the deviance of its subsets."""
         place = {int(j): i for i, j in enumerate(run.objective.columns)}
-        included = set(run.objective.included) | set(run.base)
+        included = set(run.objective.included) | set(run.always)
         sets = self.front_with_answer()
         local = ((S, tuple(place[j] for j in S if j not in included)) for S in sets)
         front = [FrontPoint(self.sizes[S], self.known[S].value, members) for S, members in local]
@@ -374,7 +374,7 @@ class LossSearch:
     def final_fit(self, run: SelectionRun) -> tuple[Ints, Ints, Fit]:
         """Return the chosen columns in order of gain, those without a part in the fit, and their fit."""
         best, problem = self.best, self.problem
-        base = [j for j in run.base if j in best]
+        base = [j for j in run.always if j in best]
         chosen, dependent = by_gain(run.whole, base, [j for j in best if j not in base])
         if dependent.size:
             without, whole = fit_subsets(problem, [chosen, np.array(best, np.int64)])
@@ -480,7 +480,7 @@ class LossSearch:
 
 def candidate_columns(run: SelectionRun) -> Ints:
     """Return the ascending columns that may be chosen, with those that always are."""
-    return np.union1d(run.objective.columns, run.base).astype(np.int64)
+    return np.union1d(run.objective.columns, run.always).astype(np.int64)
 
 
 def loss_data(run: SelectionRun, targets: Targets | None = None, rows: Dataset | None = None) -> LossData:

@@ -56,7 +56,7 @@ def _by_criterion(run: SelectionRun, search: LossSearch) -> SizeCurve:
     assert rule is not None
     by: Any = rule.by
     loss = search.problem.loss
-    null = search.known[tuple(sorted(run.base))].deviance
+    null = search.known[tuple(sorted(run.always))].deviance
     context = CriterionContext(loss.count(search.problem.weight_sum), loss.outputs, run.subject.n, null, rule.gamma)
     intercept = search.problem.intercept and loss.has_intercept
     base = run.validated.included

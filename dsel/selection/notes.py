@@ -130,7 +130,7 @@ def _largest(answer: Answer) -> Ints:
     run = answer.run
     points = (point for point in answer.outcome.front if answer.is_asked(point))
     largest = max(points, key=lambda point: point.size)
-    return np.union1d(run.base, run.objective.in_data(largest.members)).astype(np.int64)
+    return np.union1d(run.always, run.objective.in_data(largest.members)).astype(np.int64)
 
 
 def _candidates(run: SelectionRun) -> Ints:

@@ -113,7 +113,7 @@ def _first_of_equals(run: SelectionRun, front: Sequence[FrontPoint], point: Fron
 
 def _note(run: SelectionRun, point: FrontPoint) -> str:
     labels = run.dataset.features
-    columns = np.union1d(run.validated.include, run.objective.in_data(point.members)).astype(np.int64)
+    columns = np.union1d(run.always, run.objective.in_data(point.members)).astype(np.int64)
     if len(columns) == 1 and run.dataset.n_targets:
         return (
             f"leave {format_labels(labels, columns)} out if it should not be there: this column is the target or a "

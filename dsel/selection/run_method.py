@@ -233,7 +233,7 @@ def path_rows(run: SelectionRun, outcome: SearchOutcome) -> tuple[PathRow, ...]:
     assert rows is not None
     tests: list[float | None] = [None] * len(outcome.path)
     if held_out is not None:
-        start = run.base
+        start = run.always
         if outcome.path and outcome.path[0].action == "remove":
             start = sorted({*start, *(p.column for p in outcome.path), *(outcome.chosen or ())})
         fits = fits_along(rows.problem(run.validated.request.lam), outcome.path, start)

@@ -198,7 +198,7 @@ class _FoldErrors:
             f"Model {number + 1} of the choice of k is trained on", "choose fewer or other folds",
             load_target_gram=None if trained.unsupervised else load,
         )  # fmt: skip
-        members = [[*run.base, *subsets[min(size, len(subsets) - 1)]] for size in range(run.reachable + 1)]
+        members = [[*run.always, *subsets[min(size, len(subsets) - 1)]] for size in range(run.reachable + 1)]
         with one_blas_thread():  # the matrices are small: threads would wait for each other
             errors = SubsetErrors(trained, self._whole, request.preprocess, request.lam)
             return [errors.errors(self._parts[part], members).tolist() for part in tested]
@@ -241,7 +241,7 @@ def _held_out_points(run: SelectionRun, subsets: Subsets) -> list[SizePoint]:
     )  # fmt: skip
     fits = []
     for members in subsets:
-        S = np.sort(by_gain(whole, [], [*run.base, *members])[0])
+        S = np.sort(by_gain(whole, [], [*run.always, *members])[0])
         whole.fetch_rows(S.tolist())
         assert whole.cross is not None
         w = solve(whole.rows(S)[:, S] + request.lam * np.eye(S.size), whole.cross[S])
@@ -275,7 +275,7 @@ def _by_criterion(run: SelectionRun, subsets: Subsets, context: CriterionContext
     whole = run.prepared.objective(validated.request.lam)
     assert rule is not None
     by: Any = rule.by
-    chosen = [[*run.base, *members] for members in subsets]
+    chosen = [[*run.always, *members] for members in subsets]
     of_data = (
         [None] * len(chosen)
         if run.prepared.errors is None
@@ -300,7 +300,7 @@ def _along_path(run: SelectionRun) -> SizeChoice:
     outcome = run_method(run)
     at_lam = run if outcome.lam is None else run.asking(lam=outcome.lam)
     path = path_rows(at_lam, outcome)
-    start = run.base
+    start = run.always
     best: dict[int, tuple[float, list[int]]] = {}
     for row, members in zip(path, members_along(outcome.path, start), strict=True):
         error = row.test_error if rule.by == "held-out" else row.error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
@@ -45,9 +45,10 @@ class Own:
         self.problem = Problem(
             "", self.X, self.Y, self.X.shape[1], lam, False, weights=call.weights, preprocess=self.preprocess
         )
-        self.units = self._units(call, places, together)
+        units = self._units(call, places, together)
+        self.units = self._used(units)
         self.fixed, self.banned = (
-            {u for u in self.units if any(j in u for column in named for j in places[column])}
+            set(self._used(u for u in units if any(j in u for column in named for j in places[column])))
             for named in (call.include, call.exclude)
         )
         self.included = tuple(sorted(j for u in self.fixed for j in u))
@@ -86,9 +87,13 @@ class Own:
         groups = [[j for column in group for j in places[column]] for group in call.groups]
         rest = [place for column, place in enumerate(places) if not any(column in group for group in call.groups)]
         groups += rest if together else [[j] for place in rest for j in place]
-        useful = self.problem.preprocessed[0].any(axis=0)  # constant columns and those of zeros are left out
-        used = [tuple(sorted(j for j in group if useful[j])) for group in groups]
-        return sorted(group for group in used if group)
+        return sorted(tuple(sorted(group)) for group in groups if group)
+
+    def _used(self, units: Iterable[Members]) -> list[Members]:
+        """Return units without constant columns and those of zeros, which are never chosen."""
+        useful = self.problem.preprocessed[0].any(axis=0)
+        used = [tuple(j for j in u if useful[j]) for u in units]
+        return [u for u in used if u]
 
     def _measure(self) -> None:
         """Measure all unions of units."""
@@ -172,6 +177,8 @@ class Own:
             return float(rss / (of_all / (N * (m - free - c))) - count + 2.0 * N * (df + c))
         fit, K = count * np.log(rss / count), N * (df + c) + 1.0
         if by in ("aic", "aicc"):
+            if by == "aicc" and count <= K + 1.0:
+                return np.inf
             return float(fit + 2.0 * N * df + (2.0 * K * (K + 1.0) / (count - K - 1.0) if by == "aicc" else 0.0))
         choices = comb(len(candidates) - len(self.fixed), int(self.count(S)) - len(self.fixed))
         return float(fit + N * df * np.log(m) + (2.0 * gamma * np.log(choices) if by == "ebic" else 0.0))

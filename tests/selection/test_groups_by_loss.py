@@ -132,3 +132,14 @@ def test_what_there_is_for_columns_only_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("dsel.selection.loss_certificate.MOST_RELAXED", 5)
     with pytest.raises(CapacityError, match=r"groups of columns holds all columns.*at most 5 are left"):
         dsel.certify(found, data, y)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_no_subset_has_the_constant_column_of_an_included_group(loss: str) -> None:
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.zeros(30), rng.standard_normal((30, 3))])
+    y = (X[:, 1] + X[:, 2] + rng.standard_normal(30) > 0).astype(int)
+    chosen = dsel.select(X, y, k=2, groups=[[0, 2], [1]], include=[2], loss=loss, method="forward", progress=False)
+    assert chosen.indices == chosen.front[-1].indices == (2, 1)
+    assert chosen.front[-1].error == pytest.approx(chosen.error)
+    assert dsel.alternatives(chosen, X, y, progress=False).subsets[0].indices == (2, 1)
