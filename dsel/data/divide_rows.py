@@ -70,7 +70,8 @@ def partition_rows(
 
 def _by_counting_rows(dataset: Dataset, partition: RowPartition) -> RowPartition:
     """Return the division in which the rows with weight are divided as if there were no others."""
-    there = np.concatenate([load_weights(block.w) > 0.0 for block in dataset.blocks])
+    weights = [load_weights(block.w) for block in dataset.blocks]
+    there = np.concatenate([w > 0.0 for w in weights if w is not None])
     few = replace(partition, m=int(there.sum()))
     labels = np.zeros((partition.repeats, partition.m), np.min_scalar_type(partition.parts))
     for repetition in range(partition.repeats):

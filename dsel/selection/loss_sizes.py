@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.text import counted
 from dsel._lib.types import Floats
 from dsel.data.row_partition import Part
 from dsel.errors import DataError
@@ -42,12 +43,8 @@ def choose_size(run: SelectionRun, search: LossSearch) -> SizeCurve:
     near = rule.one_standard_error
     words = "the smallest size within one standard error of the least" if near else "the size of least"
     what = _WORDS.get(by, f"{search.problem.loss.name} deviance")
-    without = (
-        f", of which {unordered} without an event before other rows {'is' if unordered == 1 else 'are'} left out"
-        if unordered
-        else ""
-    )
-    return SizeCurve.choose(by, f"{words} {what}, by {folds.description}{without}", points, near)
+    empty = f", without {counted(unordered, 'fold')} in which no event comes before other rows" if unordered else ""
+    return SizeCurve.choose(by, f"{words} {what}, by {folds.description}{empty}", points, near)
 
 
 def _by_criterion(run: SelectionRun, search: LossSearch) -> SizeCurve:

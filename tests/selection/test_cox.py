@@ -229,11 +229,12 @@ def test_folds_without_an_event_do_not_count() -> None:
     with_events = [(np.flatnonzero(block != i), np.flatnonzero(block == i)) for i in range(3)]
     rules: list[dict[str, Any]] = [{"folds": 4, "split": "blocks"}, {"split": with_events}]
     all_four, three = (dsel.select(X, y, choose_k=rule, **asked).size_curve for rule in rules)
-    assert all_four is not None and three is not None
+    assert all_four is not None
+    assert three is not None
     for found, expected in zip(all_four.points, three.points, strict=True):
         assert found.value == pytest.approx(expected.value)
         assert found.standard_error == pytest.approx(expected.standard_error)
-    assert all_four.description.endswith("of which 1 without an event before other rows is left out")
+    assert all_four.description.endswith(", without 1 fold in which no event comes before other rows")
 
 
 def test_groups_and_wide_data_are_selected() -> None:

@@ -82,7 +82,8 @@ def test_rows_are_divided_as_if_there_were_no_others(rule: dict[str, Any], split
         rule = {name: value for name, value in rule.items() if name != "repeats"}
     asked: dict[str, Any] = {"k": "auto", "choose_k": {**rule, "split": split}, "loss": loss}
     found, expected = dsel.select(X, y, sample_weight=weights, **asked), dsel.select(X[there], y[there], **asked)
-    assert found.size_curve is not None and expected.size_curve is not None
+    assert found.size_curve is not None
+    assert expected.size_curve is not None
     assert [point.value for point in found.size_curve.points] == pytest.approx(
         [point.value for point in expected.size_curve.points]
     )
