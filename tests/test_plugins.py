@@ -106,12 +106,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
-def test_plan_and_run_know_the_method(site: Path) -> None:
-    job = write_job(site, method="stride", options={"stride": 3})
-    done = run(site, "plan", job)
-    assert done.returncode == 0, done.stderr
-    assert "note: stride 3 over 8 columns" in done.stdout
-    done = run(site, "run", job)
+def test_a_run_knows_the_method(site: Path) -> None:
+    done = run(site, "run", write_job(site, method="stride", options={"stride": 3}))
     assert done.returncode == 0, done.stderr
     assert set(dsel.open_selection(site / "job.result").indices) == {0, 3, 6}
 
@@ -126,14 +122,13 @@ def test_method_and_format_pass_the_conformance_kit(site: Path) -> None:
     subprocess.run([sys.executable, "-c", script], cwd=site, env=with_site(site), check=True, timeout=600)
 
 
-#: Print the exit code and the error of a plan of each job file. They share a process, which has imported the package.
+#: Print the exit code, the output and the error of a plan of each job file. They share a process with the package.
 PLANS = """
 import json, sys
 from tests.cli_runner import call
 
 for job in sys.argv[1:]:
-    code, _, err = call("plan", job)
-    print(json.dumps([code, err]))
+    print(json.dumps(call("plan", job)))
 """
 WRONG: list[tuple[dict[str, object], str]] = [
     ({"method": "qwerty"}, r"There is no method 'qwerty'\. Known: poss, .*, stride"),
@@ -143,14 +138,16 @@ WRONG: list[tuple[dict[str, object], str]] = [
 ]
 
 
-def test_errors_name_it(site: Path) -> None:
-    jobs = [write_job(site, **keys).rename(site / f"job-{i}.yaml") for i, (keys, _) in enumerate(WRONG)]
+def test_a_plan_and_errors_name_it(site: Path) -> None:
+    asked = [{"method": "stride", "options": {"stride": 3}}, *(keys for keys, _ in WRONG)]
+    jobs = [write_job(site, **keys).rename(site / f"job-{i}.yaml") for i, keys in enumerate(asked)]
     done = subprocess.run(
         [sys.executable, "-c", PLANS, *jobs], env=with_site(site), cwd=site, capture_output=True, text=True, timeout=600
     )
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(answers) == len(WRONG), done.stderr
-    for (code, said), (_, message) in zip(answers, WRONG, strict=True):
+    (code, out, err), *answers = map(json.loads, done.stdout.splitlines())
+    assert code == 0, err
+    assert "note: stride 3 over 8 columns" in out
+    for (code, _, said), (_, message) in zip(answers, WRONG, strict=True):
         assert code == 64
         assert re.search(message, said.replace("\n  remedy: ", " ")), said
 
