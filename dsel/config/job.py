@@ -363,7 +363,10 @@ def read_job(
         raise OptionError(f"{path} has no keys.", "It needs at least store and k.")
     if cluster is not None:
         values["cluster"] = _cluster_section(cluster)
-    values |= {key: value for key, value in (changes or {}).items() if value is not None}
+    given = {key: value for key, value in (changes or {}).items() if value is not None}
+    if given.get("k", "auto") != "auto":  # then what chooses k automatically is of no use
+        values = {key: value for key, value in values.items() if key not in ("max_k", "choose_k")}
+    values |= given
     if out is not None:
         values["out"] = out.absolute()
     elif values.get("out") is None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dsel._lib.text import counted, shorten
 from dsel._lib.types import Ints
 from dsel.config.size_rule import RowSplit
-from dsel.data.blocks import PartWeights
+from dsel.data.blocks import PartWeights, load_weights
 from dsel.data.dataset import Dataset
 from dsel.data.row_partition import HELD_OUT_PARTS, RowPartition
 from dsel.data.store.array import metadata_file, open_array, read_attributes, read_labels
@@ -64,7 +64,19 @@ def partition_rows(
     labels = None
     if row_groups is not None:
         labels = _parts_of_groups(group_codes(dataset, row_groups), parts, seed, repeats, held_out, argument)
-    return RowPartition(m, parts, cast(RowSplit, split), seed, repeats, held_out, labels)
+    whole = RowPartition(m, parts, cast(RowSplit, split), seed, repeats, held_out, labels)
+    return whole if counting == m or labels is not None else _by_counting_rows(dataset, whole)
+
+
+def _by_counting_rows(dataset: Dataset, partition: RowPartition) -> RowPartition:
+    """Return the division in which the rows with weight are divided as if there were no others."""
+    weights = [load_weights(block.w) for block in dataset.blocks]
+    there = np.concatenate([w > 0.0 for w in weights if w is not None])
+    few = replace(partition, m=int(there.sum()))
+    labels = np.zeros((partition.repeats, partition.m), np.min_scalar_type(partition.parts))
+    for repetition in range(partition.repeats):
+        labels[repetition, there] = few.of_rows(0, few.m, repetition)
+    return replace(partition, labels=labels, words=few.description)
 
 
 def _with_gap(partition: RowPartition, gap: int) -> Iterator[tuple[Ints, Ints]]:

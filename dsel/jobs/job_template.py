@@ -74,7 +74,7 @@ def _fill(dataset: Dataset, store: str, path: Path, k: int | str, method: str) -
     template = files("dsel") / "examples" / "job.yaml.template"
     return template.read_text(encoding="utf-8").format(
         name=printable(path.name), data=_describe(dataset), store=_quoted(_from(path, store)), k=k, method=method,
-        methods="\n".join(lines), targets=_targets(dataset), missing=_missing(dataset),
+        methods="\n".join(lines), targets=_targets(dataset), missing=_missing(dataset), loss=_loss(dataset),
         out=_quoted(f"{path.stem}.result"),
         first=printable(_quoted(features[0])), last=printable(_quoted(features[1])),
     )  # fmt: skip
@@ -90,6 +90,18 @@ def _targets(dataset: Dataset) -> str:
     if dataset.n_targets < 2:
         return ""
     return f"\n# Use some of the targets.\n# targets: [{printable(_quoted(str(dataset.targets[0])))}]\n"
+
+
+def _loss(dataset: Dataset) -> str:
+    """Return the comment about the loss; "" without targets."""
+    if not dataset.n_targets:
+        return ""
+    about, loss = "", "logistic"
+    if dataset.classes:
+        target, levels = next(iter(dataset.classes.items()))
+        about = f" {printable(target)} has {len(levels)} classes, whose probabilities this loss fits."
+        loss = loss if len(levels) == 2 else "multinomial"
+    return f"# What is minimized: squared, the default, or the deviance of a loss.{about}\n# loss: {loss}\n\n"
 
 
 def _missing(dataset: Dataset) -> str:

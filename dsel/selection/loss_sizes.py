@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.text import counted
 from dsel._lib.types import Floats
 from dsel.data.row_partition import Part
 from dsel.errors import DataError
@@ -38,11 +39,12 @@ def choose_size(run: SelectionRun, search: LossSearch) -> SizeCurve:
     if folds is None:
         return _by_criterion(run, search)
     by: Any = rule.by
-    points = _left_out(search, by)
+    points, unordered = _left_out(search, by)
     near = rule.one_standard_error
     words = "the smallest size within one standard error of the least" if near else "the size of least"
     what = _WORDS.get(by, f"{search.problem.loss.name} deviance")
-    return SizeCurve.choose(by, f"{words} {what}, by {folds.description}", points, near)
+    empty = f", without {counted(unordered, 'fold')} in which no event comes before other rows" if unordered else ""
+    return SizeCurve.choose(by, f"{words} {what}, by {folds.description}{empty}", points, near)
 
 
 def _by_criterion(run: SelectionRun, search: LossSearch) -> SizeCurve:
@@ -64,14 +66,17 @@ def _by_criterion(run: SelectionRun, search: LossSearch) -> SizeCurve:
     return SizeCurve.choose(by, f"the size of least {NAMES[by]}", tuple(points))
 
 
-def _left_out(search: LossSearch, by: str) -> tuple[SizePoint, ...]:
-    """Return the values on left-out rows of the subsets that searches on the other rows find."""
+def _left_out(search: LossSearch, by: str) -> tuple[tuple[SizePoint, ...], int]:
+    """Return the values on left-out rows of the subsets that searches on the other rows find.
+
+    And the number of folds whose rows have no order, as those of "cox" without an event: they say nothing.
+    """
     run, data = search.run, search.problem
     folds = run.validated.loss_folds
     assert folds is not None
     request, statistics = run.validated.request, run.prepared.statistics
     scales = ScalesOfParts(run.dataset, folds, statistics.mean_x, request, run.context.engine)
-    values, weights, errors = [], [], None
+    values, weights, errors, unordered = [], [], None, 0
     for number, model in enumerate(folds.tests()):
         log.info("choice of k: model %d", number + 1)
         trained, tested = (_rows_of(run, parts) for parts in (model.train, model.test))
@@ -89,14 +94,20 @@ def _left_out(search: LossSearch, by: str) -> tuple[SizePoint, ...]:
         unit = scale / data.scaling.scale_x
         test = test.in_units(unit)
         fits = _fits_of_fold(run, on_rows(data, trained).in_units(unit), number)
-        weights.append(weight)
         found, errors = _compared(test, fits, by, weight)
+        if not test.loss.by_rows and not found.any():
+            unordered += 1
+            continue
+        weights.append(weight)
         values.append(found)
+    if unordered and not values:
+        raise DataError("No fold has an event before other rows.", "Choose fewer or other folds, or bic.")
     if not values:
         raise DataError("No fold has a row of weight above 0.", "Check the weights, or choose other folds.")
     table, weight_of = np.array(values), np.array(weights)
     mean = weight_of @ table / weight_of.sum()
-    return SizePoint.along(run.validated.included, mean, error_of_mean(table) if len(table) > 1 else errors)
+    spread = error_of_mean(table) if len(table) > 1 else errors
+    return SizePoint.along(run.validated.included, mean, spread), unordered
 
 
 def _rows_of(run: SelectionRun, parts: tuple[Part, ...]) -> NDArray[np.bool_]:

@@ -193,6 +193,9 @@ def _reduced_problem(answer: Answer) -> Iterator[str]:
         f"||X||^2; what it leaves out lowers a bound by {counts['left_out']:.2g} of ||Y||^2{bound}; the errors of the "
         "front are those of the data"
     )
+    by = "" if answer.curve is None else answer.curve.rule
+    if by in INFORMATION and answer.run.validated.request.lam > 0.0:
+        yield f"{by} has the degrees of freedom of the reduced problem, which are at most those of the data"
 
 
 @_note

@@ -344,7 +344,9 @@ class Selection(SelectionRecord):
             `deviance` is their sum, and `r2` weights them as the selection does: the mean of their R2 with
             ``preprocess="standardize"`` or ``"unit"``, otherwise 1 - SSE / SST of all together. A figure that the rows
             do not define is nan: `d2` and `r2` where the deviance of the best constant is 0, as for rows of one class
-            or of equal targets, `auc` where some class has no row, and `concordance` where no two rows have an order.
+            or of equal targets, `auc` where some class has no row, and `concordance` where no two rows have an order. A
+            mean of R2 is nan where one of the targets is constant in these rows: select without it, by `targets`, if it
+            always is.
 
         Raises
         ------

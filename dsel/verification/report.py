@@ -62,14 +62,15 @@ class ListCheck:
         subsets = [[self.columns[j] for j in S] for S in sorted(self.listed)]
         return {**asdict(self), "listed": subsets, "columns": list(self.columns)}
 
-    def __str__(self) -> str:
+    def describe(self, items: str) -> str:
+        """Return the subsets and verdicts as text. items: what the verdicts are about, in the plural."""
         count = f"{len(self.listed)} of these subsets {'is' if len(self.listed) == 1 else 'are'}"
         if self.verdicts is None:
             return f"{count} listed; no other one has an error below {self.complete_below:.12g}"
         names = ("necessary", "replaceable", "useless", *(["undecided"] if "undecided" in self.verdicts else []))
         verdicts = ", ".join(f"{self.verdicts.count(name)} {name}" for name in names)
         share = percent_between(self.within, self.within, self.within)
-        return f"{count} within {share} of the best, no others; columns: {verdicts}"
+        return f"{count} within {share} of the best, no others; {items}: {verdicts}"
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ class ProofCheck:
             f"  none of these subsets is better by more than {self.gap:.1e} of ||Y||^2, rounding included",
         ]
         if self.near_best is not None:
-            lines.append(f"  {self.near_best}")
+            lines.append(f"  {self.near_best.describe(self.noun.split(' of ')[0])}")
         if self.only:
             error = f"the error, which is {self.value:.12g}"
             lines[1:] = [f"  only one subset may be chosen, so there is nothing to verify but {error}"]

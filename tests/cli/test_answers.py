@@ -59,6 +59,21 @@ class TestInit:
             key = yaml.safe_load(line.replace("#  ", " "))
             assert set(key) <= set(yaml.safe_load(text)) | {"options", "include", "certify"}
 
+    def test_a_number_in_place_of_an_automatic_k_replaces_its_rule_too(self, folder: Path) -> None:
+        text = (folder / "job.yaml").read_text().replace("k: 3", "k: auto\nmax_k: 4\nchoose_k: bic")
+        job = folder / "auto.yaml"
+        job.write_text(text)
+        invoke("plan", job, "--k", 2)
+
+    def test_a_job_for_classes_names_their_loss(self, tmp_path: Path) -> None:
+        frame = pd.DataFrame({"a": range(8), "b": [1, 5, 2, 4, 3, 1, 2, 2], "y": list("nynynyny")})
+        dsel.ingest(frame, tmp_path / "data.zarr", target="y")
+        invoke("init", tmp_path / "data.zarr", "--out", tmp_path / "job.yaml")
+        text = (tmp_path / "job.yaml").read_text()
+        assert "y has 2 classes" in text
+        (tmp_path / "job.yaml").write_text(text.replace("# loss: logistic", "loss: logistic"))
+        invoke("run", tmp_path / "job.yaml")
+
     def test_the_penalty_of_the_job_can_be_replaced(self, folder: Path) -> None:
         invoke("run", folder / "job.yaml", "--lam", 2.5, "--out", folder / "ridge")
         assert dsel.open_selection(folder / "ridge").lam == 2.5

@@ -56,7 +56,10 @@ def after(step: Step, selection: Selection, *data: Any) -> Selection:
 def least_errors(columns: np.ndarray, y: np.ndarray, how: dict[str, Any]) -> list[float]:
     """The least error of each size up to 2, by trying all subsets of columns that none represents."""
     fixed = (
-        [dsel.select(columns, y, k=size, include=S, **how).error for S in combinations(range(9), size)]
+        [
+            dsel.select(columns, y, k=size, include=S, method="forward", **how).error
+            for S in combinations(range(9), size)
+        ]
         for size in (1, 2)
     )
     return [np.inf, *map(min, fixed)]

@@ -165,10 +165,10 @@ def on_workers(search: Search, store: Path, client: Client, folder: Path) -> Sel
 
 
 @each_search
-def test_on_one_two_and_four_workers(
+def test_on_one_and_four_workers(
     search: Search, store: Path, client: Client, scale: Callable[[int], None], counted: CountTasks, tmp_path: Path
 ) -> None:
-    for workers in (1, 2, 4):
+    for workers in (1, 4):
         scale(workers)
         counted.since_last_call()
         there = on_workers(search, store, client, tmp_path)

@@ -107,9 +107,9 @@ class Job:
 
 
 @pytest.fixture
-def job(tmp_path: Path, scheduler: str) -> Job:
+def job(tmp_path: Path, no_workers: None) -> Job:
     first_store(tmp_path / "data.zarr")
-    return Job(tmp_path, scheduler)
+    return Job(tmp_path, NOWHERE)
 
 
 def from_the_beginning(store: Any, previous: Path | None, **keys: Any) -> Selection:
@@ -155,7 +155,7 @@ def test_runs_by_a_loss_are_compared(tmp_path: Path, scheduler: str, loss: str) 
 
 def test_survival_times_are_selected_on_workers_with_k_by_folds(tmp_path: Path, scheduler: str) -> None:
     asked: dict[str, Any] = {
-        "loss": "cox", "lam": 1.0, "method": "forward", "seed": 5, "k": "auto", "max_k": 3,
+        "loss": "cox", "lam": 1.0, "method": "forward", "seed": 5, "k": "auto", "max_k": 2,
         "choose_k": {"by": "folds", "folds": 2},
     }  # fmt: skip
     job, frames = Job(tmp_path, scheduler, {**asked, "targets": ["time", "event"]}), [night(0, 100), night(3, 90)]
@@ -727,8 +727,10 @@ def test_nights_with_interruptions_give_what_runs_from_the_beginning_give(
 
 
 def test_an_unfinished_run_continues_and_one_of_older_data_is_left_behind(
-    job: Job, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, scheduler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    first_store(tmp_path / "data.zarr")
+    job = Job(tmp_path, scheduler)
     killer = Killer(monkeypatch)
     assert killer.interrupt(3, job.run)
     unfinished = run_names(job.runs)
@@ -776,13 +778,13 @@ def with_gaps(frame: pd.DataFrame, share: float, seed: int, column: str = "c4") 
 
 
 @pytest.mark.parametrize("weight", [False, "weight"])
-def test_drift_is_that_of_the_values_that_are_there(tmp_path: Path, scheduler: str, weight: str | bool) -> None:
+def test_drift_is_that_of_the_values_that_are_there(tmp_path: Path, no_workers: None, weight: str | bool) -> None:
     """The mean of all rows replaces missing values, and changes with the new rows: no value of an old row moved."""
     rng = np.random.default_rng(3)
     old, new = with_gaps(night(0, 100), 0.6, 1), with_gaps(night(1, 50, shifted=True), 0.1, 2)
     old["weight"], new["weight"] = rng.uniform(1.0, 2.0, 100), rng.uniform(1.0, 2.0, 50)
     dsel.ingest(old, tmp_path / "data.zarr", target="y", weight="weight", chunk_rows=40)
-    job = Job(tmp_path, scheduler, {"missing": "mean", "method": "forward", "sample_weight": weight})
+    job = Job(tmp_path, NOWHERE, {"missing": "mean", "method": "forward", "sample_weight": weight})
     job.run()
     dsel.append(new, job.store)
     selection = job.run()
@@ -801,9 +803,9 @@ def test_drift_is_that_of_the_values_that_are_there(tmp_path: Path, scheduler: s
     assert selection.changes["drift"]["unknown"] == 0
 
 
-def test_the_drift_of_a_column_without_a_new_value_is_not_known(tmp_path: Path, scheduler: str) -> None:
+def test_the_drift_of_a_column_without_a_new_value_is_not_known(tmp_path: Path, no_workers: None) -> None:
     dsel.ingest(with_gaps(night(0, 100), 0.3, 1), tmp_path / "data.zarr", target="y", chunk_rows=40)
-    job = Job(tmp_path, scheduler, {"missing": "mean", "method": "forward"})
+    job = Job(tmp_path, NOWHERE, {"missing": "mean", "method": "forward"})
     job.run()
     dsel.append(with_gaps(night(1, 50), 1.0, 2), job.store)
     changes = job.run().changes
@@ -813,10 +815,10 @@ def test_the_drift_of_a_column_without_a_new_value_is_not_known(tmp_path: Path, 
     assert "The drift of 1 column is not known: the new or the earlier rows have no value" in lines
 
 
-def test_no_drift_is_given_where_the_number_of_values_is_not_saved(tmp_path: Path, scheduler: str) -> None:
+def test_no_drift_is_given_where_the_number_of_values_is_not_saved(tmp_path: Path, no_workers: None) -> None:
     """Earlier versions saved no such numbers with a run."""
     dsel.ingest(with_gaps(night(0, 100), 0.3, 1), tmp_path / "data.zarr", target="y", chunk_rows=40)
-    job = Job(tmp_path, scheduler, {"missing": "mean", "method": "forward"})
+    job = Job(tmp_path, NOWHERE, {"missing": "mean", "method": "forward"})
     job.run()
     file = job.runs / "latest/columns.npz"
     saved = dict(np.load(io.BytesIO(file.read_bytes())))

@@ -21,6 +21,8 @@ from dsel.jobs.runner import resume_job, run_job
 from tests.cli_runner import call
 from tests.verification.logs import noisy
 
+pytestmark = pytest.mark.usefixtures("no_workers")
+
 #: Its import leaves a file, and its function is like the errors of columns.
 CODE = """
 from pathlib import Path

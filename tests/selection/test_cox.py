@@ -221,6 +221,22 @@ def test_the_number_of_columns_follows_events_or_left_out_rows() -> None:
     assert {1, 4} <= set(by_folds.indices)
 
 
+def test_folds_without_an_event_do_not_count() -> None:
+    X, y = drawn(120, seed=5)
+    y[90:, 1] = 0.0
+    asked: dict[str, Any] = {"k": "auto", "loss": "cox", "max_k": 3}
+    block = np.arange(120) // 30
+    with_events = [(np.flatnonzero(block != i), np.flatnonzero(block == i)) for i in range(3)]
+    rules: list[dict[str, Any]] = [{"folds": 4, "split": "blocks"}, {"split": with_events}]
+    all_four, three = (dsel.select(X, y, choose_k=rule, **asked).size_curve for rule in rules)
+    assert all_four is not None
+    assert three is not None
+    for found, expected in zip(all_four.points, three.points, strict=True):
+        assert found.value == pytest.approx(expected.value)
+        assert found.standard_error == pytest.approx(expected.standard_error)
+    assert all_four.description.endswith(", without 1 fold in which no event comes before other rows")
+
+
 def test_groups_and_wide_data_are_selected() -> None:
     X, y = drawn(60, 8, seed=3)
     groups = dsel.select(X, y, k=1, loss="cox", groups={"a": [0, 1], "b": [2, 3, 4], "c": [5, 6, 7]})

@@ -28,7 +28,9 @@ def frame(m: int = 150, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
 
 def deviance(data: pd.DataFrame, y: np.ndarray, names: tuple[str, ...], lam: float) -> float:
     """Return F of some columns of the frame, as `dsel.select` fits them."""
-    return dsel.select(data[list(names)], y, k=len(names), include=list(names), loss="poisson", lam=lam).error
+    return dsel.select(
+        data[list(names)], y, k=len(names), include=list(names), method="forward", loss="poisson", lam=lam
+    ).error
 
 
 @pytest.mark.parametrize("lam", [0.0, 1.0])

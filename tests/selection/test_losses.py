@@ -267,7 +267,7 @@ def test_k_is_chosen_on_a_held_out_share_for_any_loss() -> None:
     assert found.size_curve is not None
     assert found.size_curve.rule == "held-out"
     assert {1, 4, 6} <= set(found.indices)
-    many = dsel.select(X, np.minimum(y, 2.0), k="auto", loss="multinomial", choose_k="auc", max_k=4)
+    many = dsel.select(X, np.minimum(y, 2.0), k="auto", loss="multinomial", method="forward", choose_k="auc", max_k=4)
     assert many.size_curve is not None
     assert many.size_curve.rule == "auc"
     assert many.size_curve.points[0].value == pytest.approx(0.5)
@@ -669,11 +669,11 @@ def test_classes_are_refused_by_a_loss_for_numbers(loss: str) -> None:
 def test_a_rule_that_names_options_of_folds_chooses_by_folds(asked: dict[str, Any]) -> None:
     X, y = drawn("logistic")
     found, expected = (
-        dsel.select(X, y, k="auto", max_k=2, loss="logistic", choose_k=rule)
+        dsel.select(X, y, k="auto", max_k=2, loss="logistic", method="forward", choose_k=rule)
         for rule in (asked, {**asked, "by": "folds"})
     )
     assert found.size_curve == expected.size_curve
-    assert dsel.select(X, y, k="auto", max_k=2, loss="logistic", choose_k={}).size_curve.rule == "bic"
+    assert dsel.select(X, y, k="auto", max_k=2, loss="logistic", method="forward", choose_k={}).size_curve.rule == "bic"
 
 
 @pytest.mark.parametrize(("loss", "seed"), [("logistic", 4), ("multinomial", 0), ("cox", 0), ("huber", 2)])

@@ -319,7 +319,7 @@ def test_folds_without_a_class_are_refused(kind: str) -> None:
     def given(codes: np.ndarray) -> Any:
         return {"numbers": codes, "text": NAMES[codes], "columns": np.eye(codes.max() + 1)[codes]}[kind]
 
-    auto = {"k": "auto", "loss": "multinomial", "lam": 1.0, "max_k": 2}
+    auto = {"k": "auto", "loss": "multinomial", "lam": 1.0, "max_k": 2, "method": "forward"}
     with pytest.raises(DataError, match=rf"Model \d of the choice of k is trained on rows without the class {named}"):
         dsel.select(X, given(rare), choose_k="folds", **auto)
     blocks = {"split": "blocks", "folds": 5}

@@ -90,6 +90,7 @@ def test_an_automatic_k_has_the_criterion_of_the_data(lam: float) -> None:
     values = np.linalg.eigvalsh(X[:, S].T @ X[:, S])
     bic = M * np.log(np.square(Y - X[:, S] @ A).sum() / M) + (values / (values + lam)).sum() * np.log(M)
     assert found.size_curve is not None
+    assert any("bic has the degrees of freedom of the reduced problem" in note for note in found.notes) == (lam > 0.0)
     value = next(point.value for point in found.size_curve.points if point.size == found.k)
     assert value == pytest.approx(bic, rel=2e-3 if lam else 1e-9)  # degrees of freedom are those of the reduced problem
 

@@ -11,7 +11,7 @@ import pytest
 
 import dsel
 from dsel.data.ingest import ingest_arrays
-from dsel.errors import OptionError
+from dsel.errors import DataError, OptionError
 from dsel.sklearn import SubsetRegressor
 
 #: The first rows of all have a weight.
@@ -71,6 +71,25 @@ def test_methods_on_left_out_rows_end_with_the_rows(method: dict[str, Any]) -> N
     assert (found.indices, found.ended) == (expected.indices, expected.ended) == (expected.indices, "too few rows")
 
 
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+@pytest.mark.parametrize("split", ["random", "blocks"])
+@pytest.mark.parametrize("rule", [{"by": "held-out", "held_out": 0.25}, {"by": "folds", "folds": 5, "repeats": 2}])
+def test_rows_are_divided_as_if_there_were_no_others(rule: dict[str, Any], split: str, loss: str) -> None:
+    X, y = problem()
+    weights = np.random.default_rng(5).integers(0, 2, ROWS).astype(np.float64)
+    there = weights > 0.0
+    if split == "blocks":
+        rule = {name: value for name, value in rule.items() if name != "repeats"}
+    asked: dict[str, Any] = {"k": "auto", "choose_k": {**rule, "split": split}, "loss": loss}
+    found, expected = dsel.select(X, y, sample_weight=weights, **asked), dsel.select(X[there], y[there], **asked)
+    assert found.size_curve is not None
+    assert expected.size_curve is not None
+    assert [point.value for point in found.size_curve.points] == pytest.approx(
+        [point.value for point in expected.size_curve.points]
+    )
+    assert found.size_curve.rule == expected.size_curve.rule
+
+
 def test_too_few_rows_for_folds() -> None:
     X, y = problem()
     with pytest.raises(OptionError, match="8 rows are too few for 9 folds"):
@@ -101,3 +120,6 @@ def test_a_class_of_which_no_row_has_a_weight_is_named() -> None:
     classes = np.where(WEIGHTS > 0.0, np.where(y > 0.0, "a", "b"), "c")
     with pytest.raises(OptionError, match="Leave out the rows of y=c: all of them have weight 0"):
         dsel.select(X, classes, k=2, loss="logistic", sample_weight=WEIGHTS)
+    classes[:2] = "d"
+    with pytest.raises(DataError, match=r"No row of y=c has a weight\. Leave out these rows"):
+        dsel.select(X, classes, k=2, loss="multinomial", sample_weight=WEIGHTS)

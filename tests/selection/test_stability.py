@@ -373,10 +373,18 @@ def test_where_no_column_is_frequent_no_mistakes_are_told_of() -> None:
     assert found.render(threshold=0.999).endswith("\nNone are chosen on 99.9% or more.")
 
 
+def test_long_stability_is_announced_after_the_first_subsample(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("dsel.selection.stability.run.LONG_SECONDS", 1e-9)
+    dsel.stability(*problem(), k=2, samples=4)
+    assert "the other 3 subsamples are expected to take about " in caplog.text
+
+
 def test_where_the_gram_matrices_of_parts_do_not_fit_fewer_parts_are_the_remedy(monkeypatch: Any) -> None:
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=20_000))
     with pytest.raises(CapacityError, match="Gram matrices of 20 parts") as error:
         dsel.stability(*problem(), k=2)
-    assert "fewer parts" in error.value.remedy
+    assert "fewer parts (the Gram matrices of " in error.value.remedy
     assert "ebic" not in error.value.remedy
     assert dsel.stability(*problem(), k=2, parts=4).parts == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from dsel._lib.byte_sizes import format_bytes
 from dsel.errors import CapacityError, DselError
@@ -85,8 +86,10 @@ def _remedy(shape: ProblemShape, resources: Resources, gram: Representation) -> 
         remedies = [f"Give each worker at least {least}", "smaller row blocks (dsel ingest --memory)"]
     else:
         remedies = ["Use a machine with more memory"]
-    if shape.needs.gram_sums > 1:
-        remedies.append(shape.needs.fewer_sums)
+    if (sums := shape.needs.gram_sums) > 1:
+        fewer = (type(gram)(replace(shape, needs=replace(shape.needs, gram_sums=q)), resources) for q in range(2, sums))
+        fit = sum(1 for one in fewer if not one.obstacle)
+        remedies.append(shape.needs.fewer_sums + f" (the Gram matrices of {fit + 1} fit)" * (fit > 0))
     elif shape.needs.whole_gram or shape.needs.eigen_factor:
         able = ", ".join(methods_without_gram(shape))
         remedies.append(f"a method that does not need the Gram matrix ({able}), with its default options")

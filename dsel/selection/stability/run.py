@@ -34,7 +34,7 @@ from dsel.planning.validation import ValidatedRequest, validate
 from dsel.selection.context import RunContext
 from dsel.selection.loss_notes import INFINITE, NO_FINITE
 from dsel.selection.near_copies import one_of_each
-from dsel.selection.pipeline import plan_selection, run_validated
+from dsel.selection.pipeline import LONG_SECONDS, plan_selection, run_validated
 from dsel.selection.result import Selection
 from dsel.selection.search_sizes import subsets_of_part
 from dsel.selection.stability.result import Stability
@@ -82,7 +82,10 @@ def run_stability(
     counts = list(_draws(resample, samples, parts, request.seed))
     frequencies = np.zeros((request.limit, validated.items.size))
     chosen = np.zeros(request.limit)
+    started = time.monotonic()
     for number, times in enumerate(counts):
+        if number == 1 and (left := (time.monotonic() - started) * (len(counts) - 1)) > LONG_SECONDS:
+            log.warning("the other %d subsamples are expected to take about %.0f s", len(counts) - 1, left)
         sample = combined(sums, times.tolist())
         if scales is not None:  # those by the weights of the rows, as a loss has them: its model has others
             scale = sample.scaling(asked.preprocess).scale_x

@@ -129,9 +129,10 @@ def test_statistics_of_the_folds_are_saved_and_reused(tmp_path: Path) -> None:
 def test_a_fold_without_weight_is_as_one_of_next_to_none() -> None:
     A, B = regression(m=60)
     least, none = np.ones(60), np.ones(60)
-    there = folds_of(0, 60, 5, 0, 0) == 2
-    least[there], none[there] = 1e-12, 0.0
-    options: dict[str, Any] = {"k": 3, "method": "kfold", "folds": 5, "lam": 1.0}
+    fold = np.arange(60) % 5
+    least[fold == 2], none[fold == 2] = 1e-12, 0.0
+    split = [(np.flatnonzero(fold != i), np.flatnonzero(fold == i)) for i in range(5)]
+    options: dict[str, Any] = {"k": 3, "method": "kfold", "split": split, "lam": 1.0}
     found, expected = (dsel.select(A, B, sample_weight=w, **options) for w in (none, least))
     assert found.indices == expected.indices
     assert [p.error for p in found.path] == pytest.approx([p.error for p in expected.path], rel=1e-9)

@@ -206,6 +206,7 @@ def test_a_notebook_needs_no_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None
     assert "R² so far" in selections.plain()._repr_html_()
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_page_has_the_frequencies_of_stability_selection_if_they_are_in_the_folder(tmp_path: Path) -> None:
     X = pd.DataFrame(np.random.default_rng(0).normal(size=(80, 6)), columns=["<b>", *"cdefg"])
     y = X["<b>"] + 0.5 * X["d"]
