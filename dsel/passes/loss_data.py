@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.byte_sizes import format_bytes
+from dsel._lib.text import shorten
 from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import Block, StoredRows, TransposedRows, dense_rows, fill_missing, load_block, load_weights
 from dsel.data.dataset import Dataset
@@ -117,6 +118,10 @@ def checked_targets(dataset: Dataset, loss: Loss) -> Targets:
     """Return the targets of all rows. Reads no X. Errors: DataError where the loss cannot take them."""
     targets = loss_targets(dataset)
     require_finite(targets.y.reshape(dataset.m, -1), dataset.name, "Y", 0)
+    if loss.contrasts is not None and targets.y.ndim == 2 and targets.w is not None:
+        empty = dataset.targets[~targets.y[targets.w > 0.0].any(axis=0)]
+        if empty.size:
+            raise DataError(f"No row of {shorten(empty)} has a weight.", "Leave out these rows: they do not count.")
     fitted = loss.fitted_to(targets.y, targets.w)
     if not loss.by_rows:
         rows = fitted.of_rows(fitted.encode(targets.y), np.ones(dataset.m) if targets.w is None else targets.w)

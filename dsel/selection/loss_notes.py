@@ -16,6 +16,9 @@ OF_MODELS = "proves the best subset of quadratic models"
 #: How notes say that a fit has no end.
 INFINITE, NO_FINITE, _STOPPED = "the fit is infinite", "no finite", "the fit stopped before its minimum"
 
+#: The deviance of a row of weight 1 that is rounding: no better one is possible.
+_NOTHING = 1e-12
+
 
 def loss_notes(search: LossSearch, run: SelectionRun) -> list[str]:
     """Return notes on the targets and on the fit."""
@@ -27,7 +30,9 @@ def loss_notes(search: LossSearch, run: SelectionRun) -> list[str]:
             f"{run.validated.method.name} {OF_MODELS} of the {search.problem.loss.name} loss, not of the loss "
             f"itself: dsel.certify proves that{every}"
         )
-    if fit.infinite:
+    left = fit.deviance / search.problem.weight_sum
+    endless = bool(search.problem.loss.endless) and search.problem.lam == 0.0
+    if fit.infinite or (endless and not fit.converged and left <= _NOTHING):
         names, one = format_labels(run.dataset.features, fit.columns), fit.columns.size == 1
         verb, _, what = _separation(search).partition(" ")
         said = f"column {names} {verb}s {what}" if one else f"columns {names} {verb} {what}"

@@ -360,3 +360,14 @@ def test_the_report_has_the_concordance(tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text()
     assert "Concordance" in page
     assert "Hazard ratio" in page
+
+
+def test_no_note_promises_a_better_deviance_than_zero() -> None:
+    x = np.array([-0.918, 0.855, -1.324, 0.729, 0.49, -0.152])
+    others = [[-0.341, -0.779, 0.243, 1.299, 1.982, 0.689], [1.236, -0.875, 0.574, 0.025, -0.025, -1.056]]
+    times = [0.06057007, 0.44890456, 0.31305932, 0.84365336, 0.52122484, 0.46204599]
+    X, Y = np.column_stack([*others, x]), np.column_stack([times, [0, 1, 0, 1, 0, 0]])
+    found = dsel.select(X, Y, k=1, loss="cox", method="exhaustive")
+    assert found.r2 == pytest.approx(1.0)
+    assert any("orders the events: without a penalty the fit is infinite" in note for note in found.notes)
+    assert not any("better deviance" in note for note in found.notes)

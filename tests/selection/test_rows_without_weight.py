@@ -11,7 +11,7 @@ import pytest
 
 import dsel
 from dsel.data.ingest import ingest_arrays
-from dsel.errors import OptionError
+from dsel.errors import DataError, OptionError
 from dsel.sklearn import SubsetRegressor
 
 #: The first rows of all have a weight.
@@ -120,3 +120,6 @@ def test_a_class_of_which_no_row_has_a_weight_is_named() -> None:
     classes = np.where(WEIGHTS > 0.0, np.where(y > 0.0, "a", "b"), "c")
     with pytest.raises(OptionError, match="Leave out the rows of y=c: all of them have weight 0"):
         dsel.select(X, classes, k=2, loss="logistic", sample_weight=WEIGHTS)
+    classes[:2] = "d"
+    with pytest.raises(DataError, match=r"No row of y=c has a weight\. Leave out these rows"):
+        dsel.select(X, classes, k=2, loss="multinomial", sample_weight=WEIGHTS)
