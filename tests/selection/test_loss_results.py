@@ -111,7 +111,7 @@ def test_quantiles_are_those_of_the_regression_but_for_smoothing(tau: float) -> 
 def test_with_weights_the_share_below_a_quantile_is_of_the_weight() -> None:
     w = RNG.uniform(0.5, 2.0, size=M)
     s = dsel.select(X[:, [3, 7]], NUMBERS, k=2, loss=Quantile(0.3), sample_weight=w)
-    below = w @ (NUMBERS < s.predict(X[:, [3, 7]])) / w.sum()
+    below = w @ (s.predict(X[:, [3, 7]]) > NUMBERS) / w.sum()
     assert any(note.startswith(f"{below:.1%} of the weight of the rows is below") for note in s.notes)
 
 
