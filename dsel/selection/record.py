@@ -119,6 +119,11 @@ class SelectionRecord:
         return self.request.limit if self.size_curve is None else self.size_curve.k
 
     @property
+    def counted_rows(self) -> str:
+        """What shares of rows are about: the rows, or their weight."""
+        return "rows" if self.weights is None else "weight of the rows"
+
+    @property
     def rows_in_words(self) -> str:
         """The number of rows, and of those with a weight where others have weight 0."""
         there = self.counts.get("rows_with_weight")

@@ -111,7 +111,7 @@ def _figures(selection: SelectionRecord, history: Sequence[RunSummary]) -> Itera
         caption = "On the rows of the selection, which flatter it. Other rows: selection.plot.roc(X, y)."
         yield figure("roc", "ROC curve", caption, partial(classes.describe, selection),
                      lambda ax: classes.draw_roc(selection, ax=ax), 330)  # fmt: skip
-        caption = "The share of a class in tenths of the rows, by its predicted probability."
+        caption = f"The share of a class in tenths of the {selection.counted_rows}, by its predicted probability."
         yield figure("calibration", "Calibration", caption, partial(classes.describe_calibration, selection),
                      lambda ax: classes.draw_calibration(selection, ax=ax), 330)  # fmt: skip
     standardized = selection.statistics is not None
