@@ -188,7 +188,8 @@ def test_arrays_that_are_no_sums_are_refused(change: dict[str, Any], what: str) 
     [
         ({"method": "greedy-rls"}, "greedy-rls needs the rows"), ({"method": "kfold"}, "kfold needs the rows"),
         ({"k": "auto"}, "by folds needs the rows"), ({"criterion": len}, "criterion needs the rows"),
-        ({"k": "auto", "choose_k": {"held_out": 0.2}}, "by held-out needs the rows"), ({"reduce": {"rank": 5}}, "reduce needs"),
+        ({"k": "auto", "choose_k": {"held_out": 0.2}}, "by held-out needs the rows"),
+        ({"reduce": {"rank": 5}}, "reduce needs"),
         ({"missing": "mean"}, "no missing values"), ({"targets": ["y"]}, "targets next to parts.*at each site"),
         ({"rows": {"last": 1}}, "store"),
         ({"sample_weight": WEIGHTS}, "own targets and weights"), ({"XtX": X}, "XtX next to parts"),
@@ -219,7 +220,8 @@ def test_parts_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     names = [f"x{j}" for j in range(24)]
     two = np.column_stack([Y, Y])[:100]
     refused: list[tuple[list[Any], str]] = [
-        ([a, TEN[1], a], r"X \(part 1\) and X \(part 3\) hold the same rows"), ([dsel.open_sums(a, TEN[1]), TEN[1]], "same rows"),
+        ([a, TEN[1], a], r"X \(part 1\) and X \(part 3\) hold the same rows"),
+        ([dsel.open_sums(a, TEN[1]), TEN[1]], "same rows"),
         ([a, other(columns=[*names[:-1], "z"])], "other columns: only the first has x23, only the second z"),
         ([a, other(columns=names[::-1])], "another order"), ([a, dsel.sums(X[40:99], two[40:99])], "other targets"),
         ([a, dsel.sums(X[40:99])], "other targets"),
