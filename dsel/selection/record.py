@@ -170,6 +170,12 @@ class SelectionRecord:
         return ", less the penalty" if self.request.lam else ""
 
     @property
+    def order(self) -> str:
+        """The order of the chosen columns or groups, in words."""
+        found = "in order of choice" if self.path else "in order of gain"
+        return f"included ones first, then {found}" if self.include else found
+
+    @property
     def preprocess(self) -> Preprocess:
         """How the columns were centered and scaled."""
         return self.request.preprocess
