@@ -36,8 +36,9 @@ class CrossValidated:
     scoring : str or callable, optional
         As for `sklearn.model_selection.cross_val_score`, where more is better. Default: the score of the estimator.
     split : {"random", "blocks", "forward"}
-        With a number of folds: the default folds of scikit-learn, which are stratified for a classifier; blocks of
-        consecutive rows; or a time series, where each block but the first is predicted from the blocks before it.
+        With a number of folds: the default folds of scikit-learn, which are stratified for a classifier, and blocks of
+        consecutive rows otherwise; such blocks; or a time series, where each block but the first is predicted from the
+        blocks before it.
     row_groups : str or (m,) array, optional
         The group of each row. All rows of a group are in one fold. A store names a variable over its samples.
 

@@ -175,6 +175,12 @@ def missing_values(blocks: Iterable[Block], n: int) -> NDArray[np.int64] | None:
     return counts
 
 
+def filled_columns(blocks: Iterable[Block], n: int, mean: bool) -> NDArray[np.bool_]:
+    """Return the columns of X (n,) that may have missing values which their means replace. mean: whether means do."""
+    counts = missing_values(blocks, n) if mean else np.zeros(n, np.int64)
+    return np.ones(n, np.bool_) if counts is None else counts > 0
+
+
 def row_pieces(rows: int, width: int, most: float = math.inf) -> list[tuple[int, int]]:
     """Return the edges of pieces that fit into PIECE_BYTES, of at most `most` rows."""
     width = max(width, 1)

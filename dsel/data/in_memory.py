@@ -150,7 +150,8 @@ def _as_dask(data: Any) -> Any:
     slice by slice.
     """
     chunks = getattr(data, "chunks", None)
-    is_array = isinstance(chunks, tuple) and hasattr(data, "dtype") and hasattr(data, "__getitem__")
+    reads = hasattr(data, "__dask_graph__") or hasattr(data, "__getitem__")
+    is_array = isinstance(chunks, tuple) and hasattr(data, "dtype") and reads
     if not is_array or is_a(data, "dask", "Array"):  # a report of an ingest has chunks and a dtype, too
         return data
     import dask.array as da

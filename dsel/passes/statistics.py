@@ -156,18 +156,22 @@ class ColumnScales:
         ratios = _ratios(self.weight, self.mean_x, self.squares), _ratios(self.weight, self.mean_y, self.yy)
         return ratios[0] > _HARDLY, ratios[1] > _HARDLY
 
-    def centering_error(self, preprocess: Preprocess, blocks: int, filled: bool, merged: bool = True) -> CenteringError:
+    def centering_error(
+        self, preprocess: Preprocess, blocks: int, filled: NDArray[np.bool_] | bool = False, merged: bool = True
+    ) -> CenteringError:
         """Return how far the rounding of means may change the inner products of the preprocessed columns.
 
-        blocks: of rows, whose sums were merged. filled, merged: as for `CenteringError.of`.
+        blocks: of rows, whose sums were merged. filled: the columns (n,) whose means replace missing values, or whether
+        all may be such. merged: as for `CenteringError.of`.
         """
         raw, usable = preprocess in ("unit", "none"), ~self.unusable(preprocess)
-        ratios = _ratios(self.weight, self.mean_x, self._raw_squares(preprocess))[usable]
+        ratios = _ratios(self.weight, self.mean_x, self._raw_squares(preprocess))
         of_targets = _ratios(self.weight, self.mean_y, self.yy + (self.weight if raw else 0.0) * self.mean_y**2)
         largest = float(self.preprocessed_squares(preprocess)[usable].max(initial=0.0))
         return CenteringError.of(
-            ratios, of_targets, rows=self.m, blocks=blocks, largest=largest, filled=filled, raw=raw, merged=merged
-        )
+            ratios[usable], of_targets, of_filled=ratios[usable & filled], rows=self.m, blocks=blocks, largest=largest,
+            raw=raw, merged=merged,
+        )  # fmt: skip
 
     def no_column_varies(self) -> DataError:
         """Return the error for data whose columns are all constant."""

@@ -425,9 +425,9 @@ class LossSearch:
             order += waiting
         return np.array(order, np.int64)
 
-    def value_of(self, members: Iterable[int]) -> float:
-        """Return F of columns of the data."""
-        return fit_subsets(self.problem, [np.array(sorted(members), np.int64)])[0].value
+    def fit_on(self, members: Iterable[int]) -> LossFit:
+        """Return the fit on columns of the data."""
+        return fit_subsets(self.problem, [np.array(sorted(members), np.int64)])[0]
 
     def fit_of(self, old: Selection, members: list[int]) -> LossFit:
         """Return the fit that a selection has, with its F on these data.

@@ -119,6 +119,11 @@ class SelectionRecord:
         return self.request.limit if self.size_curve is None else self.size_curve.k
 
     @property
+    def counted_rows(self) -> str:
+        """What shares of rows are about: the rows, or their weight."""
+        return "rows" if self.weights is None else "weight of the rows"
+
+    @property
     def rows_in_words(self) -> str:
         """The number of rows, and of those with a weight where others have weight 0."""
         there = self.counts.get("rows_with_weight")
@@ -163,6 +168,12 @@ class SelectionRecord:
     def less_penalty(self) -> str:
         """What a caption says of shares that count a ridge penalty as not explained; empty without a penalty."""
         return ", less the penalty" if self.request.lam else ""
+
+    @property
+    def order(self) -> str:
+        """The order of the chosen columns or groups, in words."""
+        found = "in order of choice" if self.path else "in order of gain"
+        return f"included ones first, then {found}" if self.include else found
 
     @property
     def preprocess(self) -> Preprocess:

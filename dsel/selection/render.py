@@ -73,7 +73,7 @@ def _parts(selection: SelectionRecord, width: int | None, details: bool) -> Iter
         yield f"k = {selection.k}: {selection.size_curve.description}"
         yield _size_curve(selection.size_curve)
     chosen = list(selection.groups) or selection.names
-    yield f"Chosen, in order of {'choice' if selection.path else 'gain'}: {_join(chosen)}" if chosen else "Chosen: none"
+    yield f"Chosen, {selection.order}: {_join(chosen)}" if chosen else "Chosen: none"
     if sorted(chosen) != sorted(selection.names):
         yield f"Their columns: {_join(selection.names)}"
     if selection.ratio_name is not None and len(selection):

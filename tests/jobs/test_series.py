@@ -146,6 +146,7 @@ def test_runs_by_a_loss_are_compared(tmp_path: Path, scheduler: str, loss: str) 
     X, y = both[LABELS].to_numpy(), both["y"].to_numpy()
     before = dsel.select(X, y, k=K, loss=loss, lam=1.0, include=first.indices)
     assert second.changes["previous_error"] == pytest.approx(before.error, rel=1e-8)
+    assert second.changes["previous_r2"] == pytest.approx(before.r2, rel=1e-8)
     assert second.changes["error"] == pytest.approx(second.error)
     new = first.score(frames[1][LABELS].to_numpy(), frames[1]["y"].to_numpy())
     assert second.changes["on_new_rows"]["error"] == pytest.approx(new["deviance"], rel=1e-8)
@@ -374,6 +375,21 @@ def test_a_bound_on_fewer_columns_is_not_compared_with_more_previous_columns(job
         assert re.search(r"The new columns explain \d+\.\d+% less of Y", said)
 
 
+def test_shares_of_the_previous_columns_are_without_the_penalty(job: Job) -> None:
+    job.keys = {"lam": 20.0}
+    first = job.run()
+    for number, changed in ((1, False), (3, True)):
+        dsel.append(night(number, 60), job.store)
+        found = job.run()
+        before = dsel.select(job.store, k=K, include=first.names, lam=20.0)
+        assert found.changes is not None
+        assert found.changes["changed"] == changed
+        assert found.changes["previous_r2"] == pytest.approx(before.r2, rel=1e-9)
+    gain = found.r2 - before.r2
+    assert found.changes["comparison"]["gain"] == pytest.approx(gain, rel=1e-9)
+    assert f"The new columns explain {gain:.4%} more of Y" in (job.runs / "latest/run.log").read_text()
+
+
 def test_the_error_on_the_new_rows_is_that_of_the_previous_coefficients(job: Job) -> None:
     before = job.run()
     new = night(1)
@@ -421,7 +437,7 @@ def test_splitting_the_rows_explains_a_difference_between_equally_good_columns(t
     assert not sums.compare([1], [0], 0)["beyond_splitting"]
     assert sums.compare([2], [0, 1], 0)["beyond_splitting"]
     assert sums.compare([2], [0, 1], 0) == sums.compare([2], [0, 1], 0)
-    assert sums.error([0, 1], sums.parts.sum(axis=0)) == pytest.approx(
+    assert sums.rss([0, 1], sums.parts.sum(axis=0)) == pytest.approx(
         dsel.select(X, y, k=2, method="forward", exclude=[2, 3]).error, rel=1e-9
     )
 
@@ -467,13 +483,21 @@ def test_the_history_and_the_exit_code_for_a_change(job: Job, tmp_path: Path) ->
     code, out, err = call("report", job.runs)
     assert code == 0, err
     page = Path(out.strip()).read_text()
-    assert "3 runs, 1 of which changed the selection. All of them chose 2 columns." in page
+    assert "3 runs, 1 of which changed the selection. 2 columns are in the answer of every run." in page
     assert "Changed since run" in page
     assert call("status", job.runs)[0] == 0
     assert call("history", tmp_path)[0] == MissingInputError.exit_code
     path.write_text(yaml.safe_dump(keys))
     code, _, err = call("run", path, "--fail-on-change")
     assert (code, "needs a folder of runs" in err) == (64, True)
+
+
+def test_a_report_says_that_no_column_is_in_the_answer_of_every_run(job: Job) -> None:
+    job.run(k=1)
+    dsel.append(night(3, 60), job.store)
+    job.run(k=1)
+    page = Path(call("report", job.runs)[1].strip()).read_text()
+    assert "2 runs, 1 of which changed the selection. No column is in the answer of every run." in page
 
 
 def test_a_folder_whose_only_run_was_killed_has_no_finished_run(tmp_path: Path) -> None:

@@ -33,9 +33,10 @@ def far_from_zero(seed, ratio, m=48, n=6):
 
 
 def exact(A):
-    """The exact inner products of the columns about their exact means."""
-    columns = [[Fraction(value) for value in column] for column in A.T.tolist()]
-    centered = [[value - sum(column) / len(column) for value in column] for column in columns]
+    """The exact inner products of the columns about their exact means, which replace NaN."""
+    means = [sum(map(Fraction, column[column == column].tolist())) / int((column == column).sum()) for column in A.T]
+    columns = zip(A.T.tolist(), means, strict=True)
+    centered = [[Fraction(value) - mean if value == value else Fraction() for value in one] for one, mean in columns]
     return [[sum(a * b for a, b in zip(one, other, strict=True)) for other in centered] for one in centered]
 
 
@@ -44,13 +45,14 @@ def dataset_in_blocks(X, y, rows):
 
 
 def in_passes(X, y, rows, lam=0.0):
-    """The objective that a proof in passes gets, centered."""
-    blocks = ColumnBlocks(dataset_in_blocks(X, y, rows))
-    statistics = column_statistics(blocks)
+    """The objective that a proof in passes gets, centered. Means replace NaN."""
+    blocks, filled = ColumnBlocks(dataset_in_blocks(X, y, rows)), np.isnan(X).any(axis=0)
+    missing = "mean" if filled.any() else "refuse"
+    statistics = column_statistics(blocks, missing)
     B, c = statistics.targets("center", statistics.B)
     return OnDemandObjective(
-        ColumnFactor(blocks, statistics, "center", "refuse"), statistics.preprocessed_squares("center"), B, c, lam,
-        centering=statistics.centering_error("center", blocks.of_rows, filled=False, merged=False),
+        ColumnFactor(blocks, statistics, "center", missing), statistics.preprocessed_squares("center"), B, c, lam,
+        centering=statistics.centering_error("center", blocks.of_rows, filled, merged=False),
     )  # fmt: skip
 
 
@@ -62,7 +64,7 @@ def test_products_are_as_close_to_exact_ones_as_promised(seed, ratio, rows):
     norms = [float(products[j][j]) ** 0.5 for j in range(len(products))]
     found = in_passes(X, y, rows)
     gram = gram_statistics(dataset_in_blocks(X, y, rows))
-    whole = gram.centering_error("center", -(-len(X) // rows), filled=False)
+    whole = gram.centering_error("center", -(-len(X) // rows))
     eps = 1e-13  # of sums without means
     for j in range(X.shape[1]):
         for B, error in ((found.cross, found.centering.cross), (gram.B, whole.cross)):
@@ -106,11 +108,14 @@ def least_error(X, Y, k, lam, included=()):
     return best
 
 
+@pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("rows", [5, 12])
-def test_a_proof_holds_for_columns_whose_means_are_large(rows):
+def test_a_proof_holds_for_columns_whose_means_are_large(rows, missing):
     above, k, lam = 0, 2, 3.0
     for seed in range(8):
         X, y = far_from_zero(seed, 1e7, m=24, n=5)
+        if missing:
+            X[seed::7, :3] = np.nan
         objective = in_passes(X, y, rows, lam)
         proof = Proof.begin(objective, k, (0, 1))
         assert isinstance(proof.search, OutOfCoreTree)
@@ -124,22 +129,26 @@ def test_a_proof_holds_for_columns_whose_means_are_large(rows):
 
 
 def in_memory(X, Y, rows, lam):
-    """The objective of a proof with the Gram matrix, centered. Y None: Y = X."""
-    dataset = as_dataset(da.from_array(X, chunks=(rows, X.shape[1])), Y)
-    statistics = gram_statistics(dataset)
-    error = statistics.centering_error("center", len(dataset.blocks), filled=False)
+    """The objective of a proof with the Gram matrix, centered. Y None: Y = X. Means replace NaN."""
+    dataset, filled = as_dataset(da.from_array(X, chunks=(rows, X.shape[1])), Y), np.isnan(X).any(axis=0)
+    statistics = gram_statistics(dataset, missing="mean" if filled.any() else "refuse")
+    error = statistics.centering_error("center", len(dataset.blocks), filled)
     return replace(statistics.objective("center", lam), centering=error)
 
 
-@pytest.mark.parametrize("kind", ["no penalty", "penalty", "relaxation", "included", "several targets", "Y = X"])
+@pytest.mark.parametrize(
+    "kind", ["no penalty", "penalty", "relaxation", "included", "several targets", "Y = X", "missing", "missing, Y = X"]
+)
 def test_a_proof_in_memory_holds_for_columns_whose_means_are_large(kind):
-    above, k, lam = 0, 2, 0.0 if kind in ("no penalty", "included") else 3.0
+    above, k, lam = 0, 2, 0.0 if kind in ("no penalty", "included", "missing") else 3.0
     included = (4,) if kind == "included" else ()
     for seed in range(5):
         X, Y = far_from_zero(seed, 1e7, m=24, n=5)
         if kind == "several targets":
             Y = np.hstack([Y, Y[::-1]])
-        Y = None if kind == "Y = X" else Y
+        if kind.startswith("missing"):
+            X[seed::7, :3] = np.nan
+        Y = None if kind.endswith("Y = X") else Y
         objective = in_memory(X, Y, 3, lam).condition(included)
         with pytest.MonkeyPatch.context() as patch:
             if kind == "relaxation":

@@ -108,6 +108,13 @@ def test_quantiles_are_those_of_the_regression_but_for_smoothing(tau: float) -> 
     assert (": a smaller width" in note) == (abs(below - tau) > 3 / M + 1e-9)  # 3 coefficients
 
 
+def test_with_weights_the_share_below_a_quantile_is_of_the_weight() -> None:
+    w = RNG.uniform(0.5, 2.0, size=M)
+    s = dsel.select(X[:, [3, 7]], NUMBERS, k=2, loss=Quantile(0.3), sample_weight=w)
+    below = w @ (s.predict(X[:, [3, 7]]) > NUMBERS) / w.sum()
+    assert any(note.startswith(f"{below:.1%} of the weight of the rows is below") for note in s.notes)
+
+
 def test_few_rows_have_no_note_on_a_smaller_width_which_would_not_help() -> None:
     s = dsel.select(X[:40], NUMBERS[:40], k=3, loss={"quantile": {"level": 0.999}})
     share = (s.predict(X[:40]) > NUMBERS[:40]).mean()
@@ -564,7 +571,9 @@ def test_the_result_has_the_curves_and_the_confusion_of_its_own_rows(tmp_path: P
     s.save(tmp_path / "result")
     assert dsel.open_selection(tmp_path / "result").class_figures == figures
     page = s.report(tmp_path / "report.html").read_text()
-    for text in ("ROC curve", "Calibration", "Rows of each class by predicted class", "which flatter it"):
+    counted = "Rows" if stored else "Weight of the rows"
+    right = f"right for {s.score(X, CLASSES, sample_weight=w)['accuracy']:.2%} of the {counted.lower()}."
+    for text in ("ROC curve", "Calibration", f"{counted} of each class by predicted class", "which flatter it", right):
         assert text in page
     assert f"area {figures.auc[0]:.3f}" in s.plot.roc().get_legend_handles_labels()[1]
     assert len(s.plot.calibration().get_lines()) == 2

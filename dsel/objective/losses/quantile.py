@@ -17,7 +17,7 @@ _WIDTH = 0.1
 #: A share of rows that is this far from the level at least gets a remedy, which is a width of this share.
 _FAR, _NARROW = 0.01, 0.1
 #: What the note on the share of rows says.
-BELOW = "of the rows are below the predicted quantile"
+BELOW = "below the predicted quantile"
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,8 @@ class Quantile(Loss):
         near = 1e-6 * min(self._h, float(np.ptp(y)))
         far = max(_FAR, parameters * float(w.max() / w.sum()) + 1e-9)
         below, most = (float(w @ (y < eta + margin) / w.sum()) for margin in (-near, near))
-        note = f"{below:.1%} {BELOW} {self.level:g}"
+        of = "rows are" if w.min() == w.max() else "weight of the rows is"
+        note = f"{below:.1%} of the {of} {BELOW} {self.level:g}"
         if below - far < self.level < most + far:
             return (note,)
         values = f'{{"level": {self.level:g}, "width": {_NARROW * self._h:.3g}}}'

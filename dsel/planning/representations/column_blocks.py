@@ -17,6 +17,7 @@ import numpy as np
 
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.types import Ints
+from dsel.data.blocks import filled_columns
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import Engine
 from dsel.objective.on_demand import GramRowsObjective, OnDemandObjective
@@ -252,11 +253,12 @@ class InColumnBlocks(ColumnRepresentation):
         preprocess = validated.request.preprocess
         unusable = statistics.unusable(preprocess)
         diagonal = np.where(unusable, 0.0, statistics.preprocessed_squares(preprocess))
+        dataset, filled = validated.dataset, validated.request.missing == "mean"
         shared: dict[str, Any] = {
             "leading_rows": self.leading_rows, "batch": self.shape.rows_per_pass,
             "row_cache_bytes": self.row_cache_bytes,
             "centering": statistics.centering_error(
-                preprocess, factor.blocks.of_rows, validated.request.missing == "mean", merged=False
+                preprocess, factor.blocks.of_rows, filled_columns(dataset.blocks, dataset.n, filled), merged=False
             ),
         }  # fmt: skip
         if not statistics.unsupervised:

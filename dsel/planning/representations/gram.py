@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.types import Ints
+from dsel.data.blocks import filled_columns
 from dsel.engine.engine_protocol import Engine
 from dsel.errors import CapacityError
 from dsel.objective.objective_interface import Objective
@@ -116,7 +117,8 @@ class GramMatrix(Representation):
             whole = None if keeps_sums(dataset, cache) else cache  # what is saved is not the sums of segments
             statistics = load_or_compute(whole, dataset, "gram", compute, missing=request.missing)
         load = None if statistics.unsupervised else partial(target_gram, dataset, statistics, request.preprocess)
-        centering = statistics.centering_error(request.preprocess, len(dataset.blocks), request.missing == "mean")
+        filled = filled_columns(dataset.blocks, dataset.n, request.missing == "mean")
+        centering = statistics.centering_error(request.preprocess, len(dataset.blocks), filled)
 
         def objective(lam: float) -> Objective:
             return replace(statistics.objective(request.preprocess, lam), load_target_gram=load, centering=centering)
@@ -179,7 +181,7 @@ class GivenSums(GramMatrix):
         if validated.partition is not None:
             raise needs_rows("A division of the rows into parts")
         statistics = dataset.statistics
-        centering = statistics.centering_error(request.preprocess, dataset.summed_blocks, filled=False)
+        centering = statistics.centering_error(request.preprocess, dataset.summed_blocks)
 
         def objective(lam: float) -> Objective:
             return replace(statistics.objective(request.preprocess, lam), centering=centering)

@@ -30,6 +30,7 @@ from dsel.selection.changes.drift import COLUMNS, ColumnSummary, drift, weight_o
 from dsel.selection.context import SelectionRun
 from dsel.selection.loss_search import LossSearch
 from dsel.selection.result import Selection, open_selection
+from dsel.selection.search_sizes import residual_and_freedom
 from dsel.storage.paths import AnyPath
 
 
@@ -104,8 +105,8 @@ class PartSums:
     centered: bool
     lam: float
 
-    def error(self, S: Sequence[int], sums: Floats) -> float:
-        """Return min ||Y - X_S A||^2 + lam ||A||^2 over the rows of these sums."""
+    def rss(self, S: Sequence[int], sums: Floats) -> float:
+        """Return ||Y - X_S A||^2 over the rows of these sums, A with the ridge penalty."""
         if self.centered:
             first: Floats = sums[0]
             sums = sums - np.outer(first, first) / (float(first[0]) or 1.0)
@@ -115,7 +116,8 @@ class PartSums:
             return total
         K = sums[np.ix_(members, members)] + self.lam * np.eye(members.size)
         B = sums[members, targets:]
-        return total - float(np.vdot(B, np.linalg.lstsq(K, B, rcond=None)[0]))
+        A = np.linalg.lstsq(K, B, rcond=None)[0]
+        return total - float(np.vdot(B, A)) - self.lam * float(np.vdot(A, A))
 
     def predicted(self, S: Sequence[int], coefficients: Floats, intercept: Floats, scaling: Scaling) -> dict[str, Any]:
         """Return the error and R2 on the new rows of a fit in units of the data. Targets are in preprocessed units."""
@@ -127,11 +129,11 @@ class PartSums:
         weights[1 + np.searchsorted(self.columns, chosen)] = coefficients * scale
         weights[1 + u :] = -np.eye(N)
         error = float(np.vdot(weights, self.new @ weights))
-        total = self.error((), self.new)
+        total = self.rss((), self.new)
         return {"error": max(error, 0.0), "r2": 1.0 - error / total if total > 0.0 else None}
 
     def compare(self, before: Sequence[int], now: Sequence[int], seed: int) -> dict[str, Any]:
-        """Return how much less the error of `now` is than that of `before`, as a share of ||Y||^2, with its interval.
+        """Return by how much the R2 of `now` is above that of `before`, with its interval.
 
         The parts are drawn with replacement. Both subsets are fitted to each draw, so the comparison is paired.
         """
@@ -140,11 +142,11 @@ class PartSums:
         gains = []
         for draw in counts:
             sums = np.tensordot(draw.astype(np.float64), self.parts, axes=1)
-            total = self.error((), sums)
-            gains.append((self.error(before, sums) - self.error(now, sums)) / total if total > 0.0 else 0.0)
+            total = self.rss((), sums)
+            gains.append((self.rss(before, sums) - self.rss(now, sums)) / total if total > 0.0 else 0.0)
         low, high = (float(value) for value in np.quantile(gains, [0.025, 0.975]))
         whole = self.parts.sum(axis=0)
-        gain = (self.error(before, whole) - self.error(now, whole)) / self.error((), whole)
+        gain = (self.rss(before, whole) - self.rss(now, whole)) / self.rss((), whole)
         return {
             "gain": gain, "low": low, "high": high, "parts": PARTS, "draws": DRAWS, "beyond_splitting": bool(low > 0.0),
         }  # fmt: skip
@@ -295,9 +297,8 @@ def compare_runs(
         "drift": None, "bound": None, "status": None, "distance": None, "verdicts": {}, "verdicts_about": "",
     }  # fmt: skip
     if not gone:
-        value = run.whole.value if search is None else search.value_of
-        before = value(members) if changes["changed"] else fit.error
-        changes |= {"previous_error": before, "previous_r2": 1.0 - before / fit.total}
+        before, rss = _errors(run, members, search) if changes["changed"] else (fit.error, fit.rss)
+        changes |= {"previous_error": before, "previous_r2": 1.0 - rss / fit.total}
     if previous.columns is not None and previous.columns.mean_x.size == dataset.n:
         labels, now = dataset.features.tolist(), _summary(run)
         changes["drift"] = drift(previous.columns, now, labels, selection.indices, appended)
@@ -308,6 +309,15 @@ def compare_runs(
     elif not gone and dataset.n_targets:
         changes |= _compare_rows(run, selection, members, old, changes["changed"], appended)
     return changes
+
+
+def _errors(run: SelectionRun, members: list[int], search: LossSearch | None) -> tuple[float, float]:
+    """Return the error of columns of the data, and their error without the penalty."""
+    if search is not None:
+        fit = search.fit_on(members)
+        return fit.value, fit.deviance
+    error = run.whole.value(members)
+    return error, residual_and_freedom(run.whole, members)[0] if run.whole.lam else error
 
 
 def _compare_rows(

@@ -85,13 +85,15 @@ def describe(selection: SelectionRecord) -> str:
     """Return the ROC curve in words."""
     figures = _figures(selection)
     areas = ", ".join(f"{name}{area:.3f}" for name, area in zip(figures.drawn, figures.auc, strict=True))
-    return f"Area under the curve: {areas}. The most probable class is right for {figures.accuracy:.2%} of the rows."
+    right = f"{figures.accuracy:.2%} of the {selection.counted_rows}"
+    return f"Area under the curve: {areas}. The most probable class is right for {right}."
 
 
 def describe_calibration(selection: SelectionRecord) -> str:
     """Return the calibration in words."""
     off = max(float(np.abs(np.subtract(*curve)).max()) for curve in _figures(selection).calibration)
-    return f"Shares differ from the predicted probabilities by at most {off:.3f} in tenths of the rows."
+    tenths = f"tenths of the {selection.counted_rows}"
+    return f"Shares differ from the predicted probabilities by at most {off:.3f} in {tenths}."
 
 
 def _classes(

@@ -31,7 +31,7 @@ def draw(selection: SelectionRecord, ax: Any = None) -> Any:
         ax.set_yticks(np.arange(s) + 0.5, names, **small)
         ax.set_xticks(np.arange(s) + 0.5, names, rotation=90, **small)
     else:
-        style.name_axes(ax, "chosen columns, in order of gain", "")
+        style.name_axes(ax, f"chosen columns, {selection.order}", "")
     if s <= _MOST_NUMBERS:
         _write_numbers(ax, values)
     return ax

@@ -37,7 +37,6 @@ def describe(runs: Sequence[RunSummary]) -> str:
     """Return the picture in words."""
     shown = runs[-MOST_RUNS:]
     changed = sum(run.changed for run in shown)
-    always = set(shown[0].columns).intersection(*(run.columns for run in shown))
-    return (
-        f"{len(shown)} runs, {changed} of which changed the selection. All of them chose {style.counted(len(always))}."
-    )
+    always = len(set(shown[0].columns).intersection(*(run.columns for run in shown)))
+    common = f"{style.counted(always) if always else 'No column'} {'is' if always < 2 else 'are'}"
+    return f"{len(shown)} runs, {changed} of which changed the selection. {common} in the answer of every run."

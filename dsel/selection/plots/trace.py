@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 from dsel._lib.text import counted, noun
 from dsel.errors import MissingInputError
 from dsel.selection.plots import style
 from dsel.selection.record import SelectionRecord
+from dsel.selection.record_values import TraceRow
 
 #: The axis of iterations is logarithmic if the last is this many times the first improvement.
 _LOGARITHMIC_FROM = 50
@@ -15,15 +18,17 @@ _LOGARITHMIC_FROM = 50
 
 def draw(selection: SelectionRecord, ax: Any = None) -> Any:
     """Draw the best value after each improvement, and return the axes."""
-    iterations, values = improvements(selection)
+    found = improvements(selection)
+    iterations, values = [row.iteration for row in found], [row.error for row in found]
     ax = style.axes(ax, grid="y")
     end = max(selection.iterations, iterations[-1])
     ax.step([*iterations, end], [*values, values[-1]], where="post", color=style.BLUE, linewidth=1.8)
     if len(values) <= style.MOST_MARKERS:
         ax.plot(iterations, values, "o", color=style.BLUE, markersize=4)
     ax.plot([end], [values[-1]], "|", color=style.BLUE, markersize=12, markeredgewidth=2)
-    if end > _LOGARITHMIC_FROM * iterations[0]:
-        ax.set_xscale("log")
+    first = next((iteration for iteration in iterations if iteration), end)
+    if end > _LOGARITHMIC_FROM * first:
+        ax.set_xscale("symlog", linthresh=1)  # the start is iteration 0
     else:
         style.whole_numbers(ax.xaxis)
     style.name_axes(ax, "iteration", _measure(selection))
@@ -40,23 +45,23 @@ def _measure(selection: SelectionRecord) -> str:
     return "1 − f(S) / ‖Y‖², best so far" if selection.lam else "R², best so far"
 
 
-def improvements(selection: SelectionRecord) -> tuple[list[int], list[float]]:
-    """Return the iterations, from 1, and the best values: the share that is explained, the error, or the criterion.
+def improvements(selection: SelectionRecord) -> list[TraceRow]:
+    """Return the start and the improvements after it. In place of errors they have what `_measure` names.
 
     Raises
     ------
     MissingInputError
-        If the search made no improvement.
+        If the search left no trace.
     """
-    trace = [row for row in selection.trace if row.size]
-    if not trace:
+    start = [row for row in selection.trace if not row.iteration]
+    trace = [*start[-1:], *(row for row in selection.trace if row.iteration)]
+    total = None if selection.criterion is not None else _total_square(selection)
+    found = [row if total is None else replace(row, error=1.0 - row.error / total) for row in trace]
+    if not (found := [row for row in found if math.isfinite(row.error)]):
         raise MissingInputError(
             "The search left no trace.", "Methods with iterations, such as poss, do where there is something to choose."
         )
-    total, values = _total_square(selection), [row.error for row in trace]
-    if total is not None and selection.criterion is None:
-        values = [1.0 - value / total for value in values]
-    return [max(row.iteration, 1) for row in trace], values
+    return found
 
 
 def _total_square(selection: SelectionRecord) -> float | None:
@@ -70,11 +75,21 @@ def _total_square(selection: SelectionRecord) -> float | None:
 
 def describe(selection: SelectionRecord) -> str:
     """Return the picture in words."""
-    iterations, values = improvements(selection)
+    first, *later = improvements(selection)
     made = f"{selection.iterations:,} {noun(selection.iterations, 'iteration')}"
-    if len(values) == 1:
-        return f"The first subset has {values[0]:.4g}, and none of {made} improved it."
+    start = f"The search started with {_value(first, selection)}."
+    if first.iteration:
+        start = f"The first value, {_value(first, selection)}, came at iteration {first.iteration:,}."
+    if not later:
+        return f"{start} None of {made} improved it."
+    last = later[-1]
     return (
-        f"{counted(len(values), 'improvement')} in {made}, from {values[0]:.4g} to {values[-1]:.4g}. "
-        f"The last came at iteration {iterations[-1]:,}."
+        f"{start} {counted(len(later), 'improvement')} in {made} led to {_value(last, selection)}, "
+        f"{'the last ' * (len(later) > 1)}at iteration {last.iteration:,}."
     )
+
+
+def _value(row: TraceRow, selection: SelectionRecord) -> str:
+    """Return a value in words, with the size of its subset where the answer has another one."""
+    answer = len(selection.groups or selection)
+    return f"{row.error:.4g}{'' if row.size == answer else f' ({style.counted(row.size, bool(selection.groups))})'}"

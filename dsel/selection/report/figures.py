@@ -97,7 +97,7 @@ def _figures(selection: SelectionRecord, history: Sequence[RunSummary]) -> Itera
     if selection.path:
         yield picture(path, "Error by step", "Errors on rows that the fit did not see.", 300)
     else:
-        order = "in the order of the table" if selection.groups else "in order of gain"
+        order = "in the order of the table" if selection.groups else selection.order
         caption = f"Share explained{selection.less_penalty}, column by column {order}."
         yield picture(path, "What each column adds", caption, 70 + 22 * rows)
     if not subsets.nested(selection):
@@ -111,7 +111,7 @@ def _figures(selection: SelectionRecord, history: Sequence[RunSummary]) -> Itera
         caption = "On the rows of the selection, which flatter it. Other rows: selection.plot.roc(X, y)."
         yield figure("roc", "ROC curve", caption, partial(classes.describe, selection),
                      lambda ax: classes.draw_roc(selection, ax=ax), 330)  # fmt: skip
-        caption = "The share of a class in tenths of the rows, by its predicted probability."
+        caption = f"The share of a class in tenths of the {selection.counted_rows}, by its predicted probability."
         yield figure("calibration", "Calibration", caption, partial(classes.describe_calibration, selection),
                      lambda ax: classes.draw_calibration(selection, ax=ax), 330)  # fmt: skip
     standardized = selection.statistics is not None
@@ -120,7 +120,8 @@ def _figures(selection: SelectionRecord, history: Sequence[RunSummary]) -> Itera
         both = "of the column" if selection.by_loss else "of the column and of the target"
         caption = f"Per standard deviation {both}, so that they can be compared."
     yield picture(coefficients, "Coefficients", caption, 70 + 22 * rows, standardized=standardized)
-    caption = f"In order of gain{' of the groups' if selection.groups else ''}. Blue is positive, orange negative."
+    order = f"{selection.order[:1].upper()}{selection.order[1:]}{' of the groups' if selection.groups else ''}"
+    caption = f"{order}. Blue is positive, orange negative."
     yield picture(correlation, "Correlation of the chosen columns", caption, 350)
     if len(history) > 1:
         height = 70 + 20 * len(runs.shown_columns(history))

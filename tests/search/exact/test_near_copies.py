@@ -9,6 +9,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
 
@@ -54,11 +55,19 @@ def test_a_near_copy_leaves_the_bound_as_it_is_without_it(k: int) -> None:
     assert not proof["proven"]
 
 
-def test_filled_means_do_not_make_the_bound_useless() -> None:
-    X, y = near_copy(3000)
-    X[::5, 0] = np.nan
-    (proof,) = certified(X, y, missing="mean").certificate
-    assert proof["bound"] > (1.0 - 1e-6) * proof["value"]
+@pytest.mark.parametrize("blocks", [1, 2])
+@pytest.mark.parametrize("missing", [0, 30])
+def test_filled_means_cost_a_proof_hardly_more_rounding(missing: int, blocks: int) -> None:
+    X, y = near_copy(300, noise=1e-3)
+    X += 10.0
+    X[:missing, 0] = np.nan
+    full = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
+    asked, before = (certified(da.from_array(Z, (300 // blocks, 8)), y, missing=how).certificate[0]
+                     for Z, how in ((X, "mean"), (full, "refuse")))  # fmt: skip
+    assert before["rounding_error"] > 1e-9
+    assert asked["rounding_error"] < 1.2 * before["rounding_error"]
+    in_memory = certified(full, y, missing="mean").certificate[0]
+    assert in_memory["rounding_error"] == certified(full, y).certificate[0]["rounding_error"]
 
 
 @pytest.mark.parametrize("columns", ["copies", "copies and a sum", "two copies of one", "categories"])

@@ -14,6 +14,7 @@ import pytest
 
 import dsel
 from dsel.errors import MissingExtraError, MissingInputError, OutputError
+from dsel.selection.record_values import TraceRow
 from dsel.selection.report import tables
 from dsel.selection.report.page import render_report
 from tests.cli_runner import call
@@ -100,6 +101,37 @@ def test_groups_are_counted_and_named() -> None:
     assert "Groups in order of gain: each adds the most to those above it" in page.text
     assert "Each point is the best subset found with that number of groups." in page.text
     assert "number of columns" not in page.text
+
+
+def test_a_report_and_a_printed_result_say_that_included_columns_come_first() -> None:
+    selection = dsel.select(selections.X, selections.Y, k=4, include=[0])
+    page = Page(render_report(selection)).text
+    assert (
+        "Included columns come first, then the others in order of gain: each adds the most to those above it." in page
+    )
+    assert "Included ones first, then in order of gain. Blue is positive" in page
+    assert "Chosen, included ones first, then in order of gain: x0, " in str(selection)
+
+
+def test_convergence_is_told_from_the_start_of_the_search() -> None:
+    found = selections.plain()
+    start = TraceRow(0, 1, 3.0 * found.error), TraceRow(0, 6, 2.0 * found.error)
+    later = TraceRow(9, 6, 1.5 * found.error), TraceRow(30, 6, found.error)
+    none = f"The search started with {1.0 - 2.0 * (1.0 - found.r2):.4g}. None of 4,000 iterations improved it."
+    assert none in Page(render_report(replace(found, trace=start))).text
+    led = f"2 improvements in 4,000 iterations led to {found.r2:.4g}, the last at iteration 30."
+    assert led in Page(render_report(replace(found, trace=(*start, *later)))).text
+
+
+def test_convergence_names_a_size_that_is_not_that_of_the_answer() -> None:
+    X = np.random.default_rng(0).normal(size=(200, 8))
+    y = np.random.default_rng(1).poisson(np.exp(0.4 * X[:, 1]))
+    found = dsel.select(X, y, k="auto", max_k=4, choose_k="bic", loss="poisson", iterations=500)
+    assert (found.k, found.trace[0].size, found.trace[-1].size) == (1, 0, 4)
+    assert re.search(
+        r"The search started with 0 \(0 columns\)\. 1 improvement in [\d,]+ iterations led to 0\.\d+ \(4 columns\), at",
+        Page(render_report(found)).text,
+    )
 
 
 @pytest.mark.parametrize("kind", selections.ALL)
