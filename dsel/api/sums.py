@@ -181,7 +181,11 @@ def from_sums(
     }  # fmt: skip
     given = [name for name, value in arrays.items() if value is not None]
     if parts and given:
-        raise OptionError(f"There are parts, and {', '.join(given)}.", "Give parts, or arrays.")
+        at_sites = " Targets are chosen at each site: dsel.sums(X, Y, targets=...)." if "targets" in given else ""
+        raise OptionError(
+            f"{', '.join(given)} next to parts: these have their own sums, labels, targets and weights.",
+            f"Give parts alone, or arrays alone.{at_sites}",
+        )
     if not parts and (XtX is None or m is None):
         raise OptionError("There are no sums.", "Give parts, or XtX, Xty, yty and m.")
     found = open_sums(*parts) if m is None or parts else sums_of_arrays(**arrays, m=m)

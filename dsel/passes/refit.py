@@ -27,7 +27,6 @@ from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
 from dsel.data.store.reader import Store
 from dsel.engine.engine_protocol import THREADS, Engine
-from dsel.errors import DataError
 from dsel.passes.execution.pass_checkpoints import storable
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Scaling, Statistics
@@ -259,28 +258,26 @@ def refit(
 def fit_of_sums(statistics: Statistics, S: Ints, preprocess: Preprocess, lam: float = 0.0) -> Fit:
     """Return f(S) from the Gram matrix, for rows that are not there.
 
-    S: columns in any order; coefficients have that order. Where Y = X the targets are the columns that can be used.
-    Errors: DataError for columns that depend on others.
+    S: columns in their order, which are independent with the penalty, as the search chooses them. Where Y = X the
+    targets are the columns that can be used.
     """
-    ascending, scaling = np.sort(S), statistics.scaling(preprocess)
-    K = statistics.K[ascending]
+    scaling, K = statistics.scaling(preprocess), statistics.K[S]
     if preprocess in ("unit", "none"):
-        K = K + statistics.weight * np.outer(statistics.mean_x[ascending], statistics.mean_x)
-    K = K / np.outer(scaling.scale_x[ascending], scaling.scale_x)
+        K = K + statistics.weight * np.outer(statistics.mean_x[S], statistics.mean_x)
+    K = K / np.outer(scaling.scale_x[S], scaling.scale_x)
     if statistics.unsupervised:
         usable = ~statistics.unusable(preprocess)
         B, total = K[:, usable], float(statistics.preprocessed_squares(preprocess)[usable].sum())
     else:
         of_all, total = statistics.targets(preprocess, statistics.B)
-        B = of_all[ascending]
-    try:
-        R = scipy.linalg.cholesky(K[:, ascending]) if S.size else np.zeros((0, 0))
-    except scipy.linalg.LinAlgError as error:
-        raise DataError(
-            "The chosen columns depend on each other as far as sums tell.", "Exclude one of them, or choose fewer."
-        ) from error
-    C = scipy.linalg.solve_triangular(R, B, trans="T") if S.size else B
-    return _fit(QRFactors(R, C, max(total - float(np.vdot(C, C)), 0.0), total), S, lam)
+        B = of_all[S]
+    gram = K[:, S]
+    L = np.linalg.cholesky(gram + lam * np.eye(S.size))
+    Z = scipy.linalg.solve_triangular(L, B, lower=True)
+    b = np.asarray(scipy.linalg.solve_triangular(L, Z, lower=True, trans="T"))
+    gains = np.square(Z).sum(axis=1)
+    error = max(total - float(gains.sum()), 0.0)
+    return Fit(error, _without_penalty(error, b, lam), total, b, gains, gram)
 
 
 def _fit(found: QRFactors, S: Ints, lam: float) -> Fit:
@@ -290,15 +287,19 @@ def _fit(found: QRFactors, S: Ints, lam: float) -> Fit:
         penalty = QRFactors(np.sqrt(lam) * np.eye(S.size), np.zeros((S.size, N)), 0.0, 0.0)
         penalized = merge_factors(found, penalty)
     coefficients = scipy.linalg.solve_triangular(penalized.R, penalized.C) if S.size else found.C
-    rss = penalized.left
-    if lam > 0.0:  # without a penalty, squares of coefficients may be out of range
-        rss = max(rss - lam * float(np.vdot(coefficients, coefficients)), 0.0)
+    rss = _without_penalty(penalized.left, coefficients, lam)
     back = np.empty(S.size, np.int64)
     back[np.argsort(S, kind="stable")] = np.arange(S.size)
     P = found.R[:, back]
     return Fit(
         penalized.left, rss, found.total, np.asarray(coefficients)[back], _gains(P, found.C, lam), np.asarray(P.T @ P)
     )
+
+
+def _without_penalty(error: float, b: Floats, lam: float) -> float:
+    if lam == 0.0:  # squares of coefficients may be out of range
+        return error
+    return max(error - lam * float(np.vdot(b, b)), 0.0)
 
 
 def _scaled(found: CenteredFactors, dataset: Dataset, scaling: Scaling, S: Ints, columns: Ints) -> QRFactors:

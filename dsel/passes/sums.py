@@ -271,6 +271,8 @@ def pooled(parts: Sequence[Sums]) -> Sums:
     """
     if not parts:
         raise OptionError("There are no sums.", "Name the files that dsel sums wrote.")
+    if len({part.name for part in parts}) < len(parts):  # errors tell them apart by their places
+        parts = [replace(part, name=f"{part.name} (part {i})") for i, part in enumerate(parts, 1)]
     for other in parts[1:]:
         _require_same(parts[0], other)
         _require_same_noise(parts[0], other)

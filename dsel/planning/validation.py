@@ -246,6 +246,8 @@ def _loss(dataset: Dataset, request: SelectionRequest, method: Method) -> Loss |
             raise OptionError("offset needs a loss other than the squared error.", "Subtract it from the target.")
         return None
     name = f'loss="{loss.name}"'
+    if isinstance(dataset, Sums):
+        raise OptionError(f"{name} needs the rows of the data: sums have the squared error only.", "Leave loss out.")
     many = loss.contrasts is not None
     if dataset.n_targets != loss.target_columns and not (many and dataset.n_targets > 2):
         several = loss.target_columns > 1
@@ -275,8 +277,6 @@ def _loss(dataset: Dataset, request: SelectionRequest, method: Method) -> Loss |
             f"{method.name} scores squared errors on left-out rows, and takes no other loss.",
             f"Use one of {', '.join(methods_with('takes_loss'))}.",
         )
-    if isinstance(dataset, Sums):
-        raise needs_rows(name)
     most = request.limit if request.k != "auto" else min(request.max_k or MOST_COLUMNS, dataset.n)
     if not loss.by_rows and not keeps(dataset, most, loss):
         raise too_many_rows(loss, dataset, most)
@@ -305,11 +305,12 @@ def _class_weight(dataset: Dataset, asked: Any) -> Any:
 
 def _require_no_rows(request: SelectionRequest, method: Method) -> None:
     """Raise OptionError for what needs rows, where there are only sums of them."""
-    by = (request.choose_k or SizeRule()).by
+    rule = request.choose_k or SizeRule()
+    by = rule.by or ("folds" if rule.held_out is None else "held-out")
     if method.uses_rows:
         raise needs_rows(method.name)
     if request.k == "auto" and by not in INFORMATION:
-        raise needs_rows(f'k="auto" by {by or "folds"}')
+        raise needs_rows(f'k="auto" by {by}')
     if request.criterion is not None:
         raise needs_rows("A criterion")
     if request.reduce is not None:

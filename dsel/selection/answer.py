@@ -12,6 +12,7 @@ import numpy as np
 from dsel._lib.positive_definite import inverse
 from dsel._lib.types import Floats, Ints
 from dsel.config.request import Preprocess
+from dsel.objective.column_objective import independent_columns
 from dsel.objective.objective_interface import Objective
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import ColumnScales, Scaling
@@ -118,11 +119,11 @@ def explained_share(whole: Objective, members: Sequence[int], f: float) -> float
     """Return the share of ||Y||^2 that columns explain, without the penalty of f, their error. O(s^3).
 
     With A = (K_SS + lam I)^-1 the coefficients have the squared norm tr(A M_SS A), and the residual sum of squares is
-    f - lam tr(A M_SS A).
+    f - lam tr(A M_SS A). Dependent columns have no part in f.
     """
     penalty = 0.0
     if whole.lam > 0.0 and members:
-        part = whole.restrict(members)
+        part = whole.restrict(independent_columns(whole, members))
         A = inverse(part.K + whole.lam * np.eye(part.n))
         penalty = whole.lam * float(np.vdot(A, A @ part.M))
     return 1.0 - max(f - penalty, 0.0) / whole.total

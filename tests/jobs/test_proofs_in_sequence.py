@@ -45,10 +45,10 @@ STEPS: dict[str, Step] = {
 }
 
 
-def after(step: Step, selection: Selection, *data: Any) -> Selection:
+def after(step: Step, selection: Selection, *data: Any, **how: Any) -> Selection:
     """The selection after a step; as it is if there was no time for a list."""
     try:
-        return step(selection, *data)
+        return step(selection, *data, **how)
     except CapacityError:
         return selection
 
@@ -112,6 +112,21 @@ def test_what_two_proofs_say_together_is_true(
                     assert max(kept, default=0.0) >= bound - 1e-6 * row["total"]
     last.save(tmp_path)
     assert str(dsel.open_selection(tmp_path)) == str(last)
+
+
+@pytest.mark.parametrize("sizes", ["chosen", "all"])
+@pytest.mark.parametrize(
+    ("y", "how"),
+    [(Y, {}), (Y, {"groups": [[0, 1], [2, 3], [4, 5], [6, 7, 8]]}), (Y > 0, LOSS), (Y > 0, {"loss": "logistic"})],
+    ids=["squared error", "groups", "loss", "loss without a penalty"],
+)
+def test_a_list_leaves_a_finished_proof_as_it_is(sizes: str, y: np.ndarray, how: dict[str, Any]) -> None:
+    proved = dsel.certify(dsel.select(X, y, k=2, method="forward", **how), X, y, sizes=sizes)
+    assert {row["status"] for row in proved.certificate} == {"optimal"}
+    for asked in ({}, {"sizes": "all"}, {"seconds": 0.001}):
+        rows = {row["size"]: row for row in after(listed, proved, X, y, **asked).certificate}
+        for row in proved.certificate:
+            assert {**rows[row["size"]], "better": False} == {**row, "better": False}
 
 
 NIGHTS: list[dict[str, Any]] = [

@@ -345,12 +345,23 @@ def test_the_time_of_the_ten_best_subsets_is_the_reason_that_no_bound_is_carried
     assert proof(second)["began_again"] == "because the ten best subsets of the run before took too long"
 
 
-def test_a_list_of_near_best_subsets_does_not_say_that_the_proof_began_again(few: Path) -> None:
+@pytest.mark.parametrize(
+    "keys",
+    [{}, {"certify": {"time": "20s", "sizes": "all"}}, {"exclude": []}],
+    ids=["columns", "all sizes", "groups"],
+)
+def test_a_list_of_near_best_subsets_does_not_say_that_the_proof_began_again(few: Path, keys: dict[str, Any]) -> None:
     """The proof of the best subset of each size was carried over. The list keeps nothing to continue from."""
-    keys = {"exclude": ["kind"], "certify": {"time": "20s", "sizes": "all"}, "alternatives": {"within": "1%"}}
-    _, second = night_after(few, **keys)
-    assert {row["leaves_checked"] > 0 or bool(row["began_again"]) for row in second.certificate} == {True}
-    assert "left no tree" not in call("show", last(few))[1]
+    asked = {"exclude": ["kind"], "certify": {"time": "20s"}, "alternatives": {"within": "1%"}}
+    _, second = night_after(few, method="forward", **{**asked, **keys})
+    assert second.alternatives is not None
+    assert {(row["nodes"], row["leaves_checked"] > 0, row["began_again"]) for row in second.certificate} == {
+        (0, True, "")
+    }
+    assert second.changes is not None
+    assert any("Still proved optimal: " in line for line in describe_changes(second.changes))
+    assert call("alternatives", few / "runs", "--nbest", 3)[0] == 0
+    assert dsel.open_selection(few / "runs").certificate == second.certificate
     code, *_ = call("certify", few / "runs", "--log")
     assert code == 0
     assert "left no tree" not in call("show", last(few))[1]

@@ -188,10 +188,12 @@ def test_arrays_that_are_no_sums_are_refused(change: dict[str, Any], what: str) 
     [
         ({"method": "greedy-rls"}, "greedy-rls needs the rows"), ({"method": "kfold"}, "kfold needs the rows"),
         ({"k": "auto"}, "by folds needs the rows"), ({"criterion": len}, "criterion needs the rows"),
-        ({"k": "auto", "choose_k": {"held_out": 0.2}}, "needs the rows"), ({"reduce": {"rank": 5}}, "reduce needs"),
-        ({"missing": "mean"}, "no missing values"), ({"targets": ["y"]}, "There are parts, and targets"),
+        ({"k": "auto", "choose_k": {"held_out": 0.2}}, "by held-out needs the rows"),
+        ({"reduce": {"rank": 5}}, "reduce needs"),
+        ({"missing": "mean"}, "no missing values"), ({"targets": ["y"]}, "targets next to parts.*at each site"),
         ({"rows": {"last": 1}}, "store"),
-        ({"sample_weight": WEIGHTS}, "own targets and weights"), ({"XtX": X}, "There are parts, and XtX"),
+        ({"sample_weight": WEIGHTS}, "own targets and weights"), ({"XtX": X}, "XtX next to parts"),
+        ({"loss": "multinomial"}, "sums have the squared error only"),
     ],
 )  # fmt: skip
 def test_what_needs_rows_is_refused_with_the_remedy(how: dict[str, Any], what: str) -> None:
@@ -218,7 +220,8 @@ def test_parts_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     names = [f"x{j}" for j in range(24)]
     two = np.column_stack([Y, Y])[:100]
     refused: list[tuple[list[Any], str]] = [
-        ([a, TEN[1], a], "same rows"), ([dsel.open_sums(a, TEN[1]), TEN[1]], "same rows"),
+        ([a, TEN[1], a], r"X \(part 1\) and X \(part 3\) hold the same rows"),
+        ([dsel.open_sums(a, TEN[1]), TEN[1]], "same rows"),
         ([a, other(columns=[*names[:-1], "z"])], "other columns: only the first has x23, only the second z"),
         ([a, other(columns=names[::-1])], "another order"), ([a, dsel.sums(X[40:99], two[40:99])], "other targets"),
         ([a, dsel.sums(X[40:99])], "other targets"),
@@ -419,6 +422,31 @@ def test_a_category_is_a_group_as_with_all_rows(tmp_path: Path) -> None:
     noisy = dsel.sums(tmp_path / "a.zarr", noise={"epsilon": 1.0, "delta": 1e-3, "bounds": {"*": 9.0}})
     assert noisy.categories is not None
     assert dsel.open_sums(noisy.save(tmp_path / "noisy.sums")).categories is not None
+
+
+@pytest.mark.parametrize("lam", [0.0, 4.0])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"k": 3}, {"k": 2, "groups": {"money": ["a", "b", "total"]}}, {"k": 4, "include": ["a", "b", "total"]},
+        {"k": 2, "groups": {"money": ["a", "b", "total"]}, "Y": None}, {"k": "auto", "choose_k": "bic"},
+    ],
+)  # fmt: skip
+def test_columns_that_depend_on_others_have_the_fit_of_all_rows(how: dict[str, Any], lam: float) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(240, 4)), columns=list("abcd"))
+    frame = frame.assign(total=frame.a + frame.b, city=rng.choice(["Bonn", "Kiel", "Ulm"], 240))
+    y = {"Y": frame.a - frame.c + 1.5 * (frame.city == "Ulm") + rng.normal(size=240), **how}.pop("Y")
+    how = {"lam": lam, **{name: value for name, value in how.items() if name != "Y"}}
+    both = dsel.open_sums(*(dsel.sums(frame[a : a + 80], None if y is None else y[a : a + 80]) for a in (0, 80, 160)))
+    rows, found = dsel.select(frame, y, **how), dsel.select(both, **how)
+    assert found.groups == rows.groups
+    assert (found.error, found.r2) == pytest.approx((rows.error, rows.r2), rel=1e-9)
+    assert found.coefficients == pytest.approx(rows.coefficients, abs=1e-9)
+    proved, proved_rows = dsel.certify(found, both), dsel.certify(rows, frame, y)
+    assert proved.certificate[0]["bound"] == pytest.approx(proved_rows.certificate[0]["bound"], rel=1e-6)
+    near = dsel.alternatives(proved, both, within=0.1), dsel.alternatives(proved_rows, frame, y, within=0.1)
+    assert near[0].verdicts == near[1].verdicts
 
 
 def test_a_note_says_where_sums_do_not_know_their_categories() -> None:

@@ -291,6 +291,13 @@ class TestOneRSquared:
         s = dsel.select(X, k=3, lam=40.0, iterations=3000)
         assert next(row.r2 for row in s.front if row.size == 3) == pytest.approx(s.r2, abs=1e-9)
 
+    def test_of_groups_with_a_total_and_a_tiny_penalty(self) -> None:
+        rng = np.random.default_rng(0)
+        A = rng.integers(-9, 10, size=(60, 4)).astype(float)
+        A, y = np.column_stack([A, A[:, 0] + A[:, 1]]), A[:, 0] + A[:, 2] + rng.normal(size=60)
+        s = dsel.select(A, y, k=2, lam=1e-12, preprocess="none", groups={"sums": [0, 1, 4]}, method="forward")
+        assert s.front[-1].r2 == pytest.approx(s.r2, abs=1e-9)
+
     def test_a_grid_of_penalties_gives_no_false_alarm(self) -> None:
         s = dsel.select(X, Y, k=3, method="greedy-rls", lam_grid=[0.1, 100.0, 10_000.0])
         assert not any("recomputed from the data" in note for note in s.notes)

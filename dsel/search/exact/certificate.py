@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from dsel._lib.tolerances import MARGIN
 from dsel.errors import OptionError
 from dsel.objective.objective_interface import ItemObjective, Objective
 
-#: What a certificate proves, see `Certificate.status`.
+#: What a certificate proves, the most first, see `Certificate.status`.
 Status = Literal["optimal", "optimal-except-near-copies", "bounded", "no-useful-bound"]
 #: What older versions called fields. They do not have all fields.
 _EARLIER_NAMES = {"rounding_error": "error", "dependent_gap": "excluded"}
@@ -32,6 +32,8 @@ REDUCED = ", on a reduced problem"
 CONTRADICTION = 1e-6
 #: The most that rounding, and what near-copies may explain, may be worth in a proof, as shares of ||Y||^2.
 _MOST_ROUNDING = _MOST_EXCEPTED = 1e-6
+#: A finished proof says more than another one if it leaves less open by more than this share of ||Y||^2.
+_SAYS_MORE = 1e-8
 #: A bound below this share of the value is of no use.
 _USEFUL = 0.01
 
@@ -229,8 +231,9 @@ class Certificate:
 
         The bound, and all that says how it was proved, are those of one proof: of two that prove as much, of the newer
         one, whose log may be there; but if a list of near-best subsets proved it once more (`of_list`), of this one. A
-        bound that the better value contradicts is dropped. Of different limits, the better bound counts, and of equal
-        ones that of the wider limit. A bound that is less good stays in `beyond` if it is about other subsets, too.
+        finished proof counts as much as another one, whose bound may be better by what counts as equally good. A bound
+        that the better value contradicts is dropped. Of different limits, the better bound counts, and of equal ones
+        that of the wider limit. A bound that is less good stays in `beyond` if it is about other subsets, too.
         """
         if other.size != self.size:
             raise OptionError(f"Certificates of {self.size} and {other.size} columns cannot be merged.")
@@ -246,12 +249,29 @@ class Certificate:
             proof = replace(proof, **known, bound=min(proof.bound, best.value))
             return replace(proof, beyond=_beyond(proof, (*self.claims, *other.claims), margin))
         bounds = [consistent_bound(one.bound, best.value, best.total, one.rounding_error) for one in (self, other)]
-        proof = self if bounds[0] > bounds[1] + (-margin if of_list else margin) else other
-        known |= {name: getattr(other, name) for name in _OF_LAST_RUN}
-        if not other.began_again and proof is other:
-            known |= {name: getattr(other, name) or getattr(self, name) for name in _KEPT}
-        proof = replace(proof, **known, bound=bounds[proof is other])
+        mine, theirs = (replace(one, **known, bound=at) for one, at in zip((self, other), bounds, strict=True))
+        finished, lead = of_list and mine._is_finished, -margin if of_list else margin
+        stays = not theirs._says_more(mine) if finished else mine.bound > theirs.bound + lead
+        if stays:
+            proof = mine if finished else replace(mine, **{name: getattr(other, name) for name in _OF_LAST_RUN})
+        else:
+            before = {} if other.began_again else {name: getattr(other, name) or getattr(self, name) for name in _KEPT}
+            proof = replace(theirs, **before)
         return replace(proof, beyond=_beyond(proof, (*self.beyond, *other.beyond), margin))
+
+    @property
+    def _is_finished(self) -> bool:
+        """Whether the gap is rounding, and what counts as equally good."""
+        return self.gap <= (2.0 * MARGIN + self.rounding_error) * self.total
+
+    def _says_more(self, other: Certificate) -> bool:
+        """Return whether this proof leaves less open than a finished one, and nothing that the other one does not."""
+        mine, others = (
+            (get_args(Status).index(one.status), one.represented, one.relative_to_total, one.rounding_error,
+             one.dependent_gap) for one in (self, other)
+        )  # fmt: skip
+        pairs = list(zip(mine, others, strict=True))
+        return all(a <= b + _SAYS_MORE for a, b in pairs) and any(a < b - _SAYS_MORE for a, b in pairs)
 
     def about(self, size: int, value: float, indices: Sequence[int]) -> Certificate:
         """Return what this certificate proves about another known subset, of its size or smaller.

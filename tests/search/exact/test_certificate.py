@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -54,6 +55,31 @@ def test_an_older_certificate_makes_a_newer_one_no_worse():
     assert quick == good
     with pytest.raises(OptionError, match="cannot be merged"):
         good.merged(certify(objective, 2))
+
+
+def test_a_list_that_proves_a_finished_proof_once_more_leaves_it_as_it_is():
+    proof = Certificate(2, 50.0, 50.0 - 2e-8, 100.0, (3, 4), nodes=0, leaves_checked=10, dependent_gap=1e-3)
+    proof = replace(proof, rounding_error=1e-12)
+    again = replace(proof, bound=50.0 - 1e-10, nodes=7, leaves_checked=0, began_again="because", ended_by="nodes")
+    assert proof.merged(again, of_list=True) == proof
+    assert proof.merged(replace(again, bound=20.0), of_list=True) == proof  # it was interrupted
+    as_good = replace(again, value=50.0 - 1e-10, indices=(3, 5))
+    assert proof.merged(as_good, of_list=True) == replace(proof, value=as_good.value, indices=(3, 5))
+
+
+@pytest.mark.parametrize(
+    ("proved", "more"),
+    [
+        ({}, {"dependent_gap": 0.0}), ({}, {"dependent_gap": 1e-4}), ({"represented": 2}, {"represented": 0}),
+        ({"rounding_error": 1e-3, "bound": 49.9}, {}),
+        ({"bound": 49.0}, {}),  # it is not finished
+        ({}, {"value": 49.0, "bound": 49.0}),  # the bound was wrong
+    ],
+)  # fmt: skip
+def test_a_list_that_says_more_than_a_proof_takes_its_place(proved, more):
+    proof = replace(Certificate(2, 50.0, 50.0, 100.0, dependent_gap=1e-3), **proved)
+    again = replace(Certificate(2, 50.0, 50.0, 100.0, nodes=7, dependent_gap=1e-3), **more)
+    assert proof.merged(again, of_list=True) == again
 
 
 def test_a_state_that_is_saved_during_a_run_has_the_time_so_far():
