@@ -9,7 +9,7 @@ import base64
 import io
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
@@ -51,12 +51,7 @@ class WriteReport:
 
     def _missing_values(self, of: str = "") -> str:
         """Return in how many columns of the source values are missing, and how many."""
-        missing = _once(self.missing, self.categories)
-        return f"missing values in {counted(len(missing), 'column')}{of}: {shown_counts(missing)}"
-
-    def _shown_targets(self) -> str:
-        """Return how many values of each target of the source are missing."""
-        return shown_counts(_once(self.missing_targets, self.classes))
+        return f"missing values in {counted(len(self.missing), 'column')}{of}: {shown_counts(self.missing)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as values that JSON has."""
@@ -87,7 +82,8 @@ class IngestReport(WriteReport):
     types, target_types : dict of str to int
         How many columns of the source have each type: those of X, and targets of a table.
     missing : dict of str to int
-        The missing values of each column of X that has any. They are stored as NaN.
+        The missing values of each column of the source that has any. They are stored as NaN, those of a category in
+        each of its columns of X.
     missing_targets : dict of str to int
         The missing values of each target that has any. No selection takes them.
     infinite : dict of str to int
@@ -163,19 +159,21 @@ class IngestReport(WriteReport):
 
     def _counted_targets(self) -> str:
         """Return how many targets of the source there are, and of how many classes, or in how many columns of Y."""
-        count = self.targets - sum(len(found) - 1 for found in self.classes.values())
-        text = counted(count, "target")
+        text = counted(self._count, "target")
         if not self.classes:
             return text
-        return f"{text} of {self.targets} classes" if count == 1 else f"{text} in {self.targets} columns"
+        return f"{text} of {self.targets} classes" if self._count == 1 else f"{text} in {self.targets} columns"
+
+    @property
+    def _count(self) -> int:
+        """The number of targets of the source."""
+        return self.targets - sum(len(found) - 1 for found in self.classes.values())
 
     def _without_targets(self) -> str:
-        missing = _once(self.missing_targets, self.classes)
-        complete = self.targets - len(self.missing_targets)
-        remedy = WITHOUT_TARGETS
-        if complete:
+        missing, remedy = self.missing_targets, WITHOUT_TARGETS
+        if self._count > len(missing):
             remedy = f"no selection of {shorten(missing, 8)} takes them: select other targets, or {_AGAIN}"
-        return f"missing values in {counted(len(missing), 'target')}: {self._shown_targets()}; {remedy}"
+        return f"missing values in {counted(len(missing), 'target')}: {shown_counts(missing)}; {remedy}"
 
 
 def missing_targets(dataset: Dataset) -> str:
@@ -190,11 +188,6 @@ def missing_targets(dataset: Dataset) -> str:
 def _kinds(types: Mapping[str, int]) -> str:
     """Return how many columns have each type, in words."""
     return ", ".join(f"{count} {_ONE.get(kind, kind) if count == 1 else kind}" for kind, count in types.items())
-
-
-def _once(missing: Mapping[str, int], several: Collection[str]) -> dict[str, int]:
-    """Return counts of missing values by column of the source. several: those that became several columns."""
-    return by_source(missing.values(), missing, [column_of(label, several) for label in missing])
 
 
 def shown_counts(missing: Mapping[str, int]) -> str:
@@ -212,7 +205,8 @@ def report_of(
     details: dict[str, Any] = {}
     if profile is not None:
         duplicates = [[names[j] for j in group] for group in profile.duplicates()]
-        details = {**profile_of(profile, names, source.targets), "duplicates": duplicates}
+        of_profile = profile_of(profile, names, source.sources, source.targets, source.classes)
+        details = {**of_profile, "duplicates": duplicates}
     notes, targets, stored = list(source.notes), len(source.targets or ()), None
     if isinstance(source, Source):
         targets = source.n_targets
@@ -228,13 +222,19 @@ def report_of(
     )  # fmt: skip
 
 
-def profile_of(profile: ColumnProfile, labels: Any, targets: Any = None) -> dict[str, Any]:
-    """Return which columns and targets have missing and infinite values, and how many, and which are constant."""
-    missing = profile.missing_targets
+def profile_of(
+    profile: ColumnProfile, labels: Any, sources: Any, targets: Any, classes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return which columns and targets have missing and infinite values, and how many, and which are constant.
+
+    sources: for each column of X the column of the source, or None if these are the labels. classes: the targets that
+    became several columns.
+    """
+    missing = profile.missing_targets.tolist()
     names = default_labels("y", len(missing)) if targets is None else targets
     return {
-        "missing_targets": {str(names[j]): int(missing[j]) for j in missing.nonzero()[0].tolist()},
-        "missing": {str(labels[j]): int(profile.missing[j]) for j in profile.missing.nonzero()[0].tolist()},
+        "missing_targets": by_source(missing, names, [column_of(str(name), classes) for name in names]),
+        "missing": by_source(profile.missing.tolist(), labels, sources),
         "infinite": {str(labels[j]): int(profile.infinite[j]) for j in profile.infinite.nonzero()[0].tolist()},
         "constant": [str(labels[j]) for j in profile.constant().tolist()],
     }

@@ -6,7 +6,7 @@ The submodularity ratio of a selection is computed here, too.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -43,7 +43,7 @@ from dsel.selection.candidates import run_over
 from dsel.selection.certificates import FAILED, with_certificates
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_events, stage_events
-from dsel.selection.represented import left_out, listed_over_copies
+from dsel.selection.represented import left_out
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import MOST_EIGENVALUES
 from dsel.storage.paths import AnyPath
@@ -147,7 +147,7 @@ def _certified(
         return _certified_loss(validated, context, selection, budget, folder)
     with log_passes() as made:
         run = run_over(validated, context, _prepare(validated, context, budget))
-        whole, objective = run.whole, run.objective
+        objective = run.objective
         _require_gram(objective, validated, budget)
         require_same_data(objective, selection)
         proved = prove_sizes(run, selection, budget, folder, runner)
@@ -157,14 +157,7 @@ def _certified(
     selection = with_certificates(selection, proved.certificates, dataset.features.item, of_list=lists)
     if proved.alternatives:
         *smaller, last = (proved.alternatives[size] for size in sorted(proved.alternatives))
-        listed = replace(last, smaller=tuple(smaller))
-
-        def errors_of(subsets: Sequence[tuple[int, ...]]) -> list[float]:
-            kept = [S if validated.groups is None else whole.without_dependent(S) for S in subsets]
-            return [whole.value(S) if whole.rank(S) == len(S) else float("inf") for S in kept]
-
-        listed = listed_over_copies(listed, selection.counts, errors_of, whole, objective)
-        selection = replace(selection, alternatives=listed)
+        selection = replace(selection, alternatives=replace(last, smaller=tuple(smaller)))
     for values in selection.certificate:
         log.info("%s", describe(values, selection))
     selection = with_better_subset(run, selection)

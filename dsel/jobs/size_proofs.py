@@ -21,6 +21,7 @@ from dsel.search.exact.all_sizes import NearlyDependentError, best_by_criterion,
 from dsel.search.exact.certificate import Certificate, is_finished, nothing_to_choose, without_bound
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
 from dsel.search.exact.guarantee import Limits
+from dsel.search.exact.near_best import EQUAL
 from dsel.search.exact.proof_log import MANIFEST, read_files
 from dsel.search.exact.tree import Runner
 from dsel.search.greedy.path import forward
@@ -31,6 +32,7 @@ from dsel.selection.answer import explained_share
 from dsel.selection.certificates import FAILED
 from dsel.selection.context import SelectionRun
 from dsel.selection.information_criteria import CriterionContext
+from dsel.selection.represented import listed_over_copies
 from dsel.selection.result import Selection
 from dsel.selection.search_sizes import residual_and_freedom
 from dsel.storage.json_files import read_json
@@ -66,7 +68,8 @@ def prove_sizes(
         return Proved({base: replace(nothing, size=base)})
     if budget.near_best is not None and budget.near_best.by is not None:
         best = _best_by_criterion(run, selection, budget, budget.near_best.by)
-        return Proved(alternatives={best.size: best})
+        sure = best.limit_error + EQUAL * best.total
+        return Proved(alternatives={best.size: _over_copies(best, selection, run, sure)})
     sizes = _SizeProofs(run, selection, budget, folder, k)
     if not sizes.carry() and not sizes.prove_together():
         sizes.prove_each(runner)
@@ -216,10 +219,11 @@ class _SizeProofs:
         self.proved.certificates[counted] = certificate
         if self._budget.near_best is not None:
             answer = proof.near_best(deadline)
-            self.proved.alternatives[counted] = alternatives_in_data(
+            listed = alternatives_in_data(
                 answer, Candidates.of(self._subject, run.always), partial(explained_share, run.whole),
                 reliance_of(answer, self._subject), run, certificate,
             )  # fmt: skip
+            self.proved.alternatives[counted] = _over_copies(listed, self._selection, run, answer.sure)
         if run.objective.has_gram:
             self._smaller = proof.search.best
         if note := proof.search.limit_note():
@@ -242,6 +246,17 @@ class _SizeProofs:
             return certificate
         needed = round_up(limit + _NODES_TIME * certificate.node_seconds * len(self._stores))
         return replace(certificate, time_limit=limit, time_needed=needed)
+
+
+def _over_copies(found: Alternatives, selection: Selection, run: SelectionRun, sure: float) -> Alternatives:
+    """Return near-best subsets whose verdicts and prices count near-copies. sure: see `NearBestAnswer`."""
+    whole, grouped = run.whole, run.validated.groups is not None
+
+    def errors_of(subsets: Sequence[tuple[int, ...]]) -> list[float]:
+        kept = [whole.without_dependent(S) if grouped else S for S in subsets]
+        return [whole.value(S) if whole.rank(S) == len(S) else math.inf for S in kept]
+
+    return listed_over_copies(found, selection.counts, errors_of, sure, whole, run.objective)
 
 
 def _finished_sizes(selection: Selection, budget: ProofBudget, folder: AnyPath | None) -> set[int]:

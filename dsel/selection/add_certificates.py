@@ -154,7 +154,7 @@ def alternatives_in_data(
         limit_error=float(answer.threshold), total=total,
         subsets=tuple(row(S, f) for S, f in answer.subsets), complete=answer.complete,
         complete_within=float(min(max(complete_within, 0.0), 1.0)), more=answer.more,
-        proven=certificate.status.startswith("optimal"),
+        proven=certificate.status.startswith("optimal") or answer.complete_below >= best,
         columns=columns, nodes=certificate.nodes, seconds=certificate.seconds,
         largest_coefficient=certificate.largest_coefficient, dependent_gap=certificate.dependent_gap,
         included=_included(run), certificate=certificate.as_dict(),

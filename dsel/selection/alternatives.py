@@ -368,13 +368,13 @@ class Alternatives:
 
     def over_representatives(
         self, clusters: Sequence[Sequence[int]], errors_of: Callable[[Sequence[Members]], Sequence[float]],
-        gain_of: Callable[[int], float]
+        gain_of: Callable[[int], float], sure: float
     ) -> Alternatives:  # fmt: skip
         """Return the same where columns represent others: no such column is necessary, and the others count in prices.
 
         clusters: near-copies, of which the first represents the others. errors_of: returns f of subsets of columns,
         infinity where they are dependent. gain_of: returns by which share of ||Y||^2 subsets of a size with the others
-        may be better.
+        may be better. sure: see `NearBestAnswer`.
         """
         others = {first: rest for first, *rest in clusters}
         swapped = {
@@ -394,15 +394,11 @@ class Alternatives:
                 price.with_known(known), bound_with=max(price.bound_with - lost, 0.0),
                 bound_without=max(min(price.bound_without, price.bound_with if replaced else np.inf) - lost, 0.0),
             )  # fmt: skip
-            near = self.limit_error + EQUAL * self.total if self.proven else -1.0
-            if max(np.inf if f is None else f for f in (price.error_with, price.error_without)) <= near:
+            if max(np.inf if f is None else f for f in (price.error_with, price.error_without)) <= sure:
                 return replace(price, verdict="replaceable")
             return replace(price, verdict="undecided") if replaced and price.verdict == "necessary" else price
 
-        smaller = tuple(one.over_representatives(clusters, errors_of, gain_of) for one in self.smaller)
-        return replace(
-            self, columns=tuple(map(judged, self.columns)), smaller=smaller, copies=tuple(map(tuple, clusters))
-        )  # fmt: skip
+        return replace(self, columns=tuple(map(judged, self.columns)), copies=tuple(map(tuple, clusters)))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Alternatives:

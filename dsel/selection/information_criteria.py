@@ -163,17 +163,15 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
     Errors: OptionError with a ridge penalty, groups, a custom criterion or without targets, and where the sum of the
     weights is not known.
     """
-    plain = not (selection.lam or selection.groups) and bool(selection.targets)
-    if not plain or selection.criterion is not None:
+    if selection.lam or selection.groups or not selection.targets or selection.criterion is not None:
         raise OptionError(
-            "Information criteria are for targets, without penalty, groups or a criterion.",
-            'Choose the size by k="auto".',
+            "Information criteria are for targets, without penalty, groups or a criterion.", _instead(selection)
         )
     weighted = selection.weights is not None or selection.request.class_weight is not None
     if weighted and selection.weight_sum is None:
         raise OptionError(
             "This result is of a version that did not keep the sum of the weights, which information criteria count.",
-            'Select again, or choose the size by k="auto".',
+            "Select again.",
         )
     m, n = selection.weight_sum or selection.shape[0], selection.shape[1]
     N = selection.loss.outputs if selection.by_loss else len(selection.targets)
@@ -209,6 +207,17 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
         reported = _as_reported(by, least, m, N, intercept, selection)
         found.append(CriterionRow(by, best.size, reported, best.indices, proved))
     return found
+
+
+def _instead(selection: SelectionRecord) -> str:
+    """Return what compares the sizes of a selection that information criteria do not take."""
+    if selection.criterion is not None:
+        return "Its values for each size are in front. For fewer columns, let the criterion add a price for each."
+    if not selection.targets:
+        return "Without targets, give k as a number."
+    if selection.size_curve is not None and selection.size_curve.rule in INFORMATION:
+        return f"{NAMES[selection.size_curve.rule]} of each size is in size_curve."
+    return 'Choose the size by k="auto" and choose_k="bic".'
 
 
 def _as_reported(

@@ -132,9 +132,12 @@ def certify_loss(
             if proof.ended == "interrupted":
                 break
     if k in listed:
-        *smaller, last = (prover.in_data(answer, found[size], total) for size, answer in listed.items())
-        near = listed_over_copies(replace(last, smaller=tuple(smaller)), selection.counts, prover.errors_of)
-        selection = replace(selection, alternatives=near)
+        *smaller, last = (
+            listed_over_copies(
+                prover.in_data(answer, found[size], total), selection.counts, prover.errors_of, answer.sure
+            ) for size, answer in listed.items()
+        )  # fmt: skip
+        selection = replace(selection, alternatives=replace(last, smaller=tuple(smaller)))
     selection = replace(selection, notes=tuple(notes))
     selection = with_certificates(selection, found, run.dataset.features.item, of_list=listing is not None)
     return _with_better(search, selection, found, total)

@@ -108,14 +108,14 @@ def over_copies(proof: Certificate, counts: Mapping[str, Any], k: int) -> Certif
 
 def listed_over_copies(
     found: Alternatives, counts: Mapping[str, Any], errors_of: Callable[[Sequence[tuple[int, ...]]], Sequence[float]],
-    whole: Objective | None = None, searched: Objective | None = None,
+    sure: float, whole: Objective | None = None, searched: Objective | None = None,
 ) -> Alternatives:  # fmt: skip
     """Return near-best subsets of representatives, whose verdicts and prices count the columns that they represent.
 
-    errors_of: returns f of subsets of columns of the data, infinity where they are dependent. Others: see
-    `gain_of_copies`.
+    errors_of: returns f of subsets of columns of the data, infinity where they are dependent. sure: see
+    `NearBestAnswer`. Others: see `gain_of_copies`.
     """
     if "copies" not in counts:
         return found
     gain_of = partial(gain_of_copies, counts, whole=whole, searched=searched)
-    return found.over_representatives(counts["copies"], errors_of, gain_of)
+    return found.over_representatives(counts["copies"], errors_of, gain_of, sure)

@@ -142,8 +142,10 @@ def test_a_missing_category_of_new_rows_counts_once(tmp_path: Path) -> None:
     city = pd.Categorical(["Ulm", "Bonn", "Kiel", None])
     frame = pd.DataFrame({"city": city, "age": [1.0, np.nan, 3.0, 4.0]})
     missing = "missing values in 2 columns"
-    assert any(line.startswith(f"{missing}: city (1), age (1);") for line in dsel.ingest(frame, tmp_path / "s").lines())
-    assert f"{missing} of the new rows: city (1), age (1)" in dsel.append(frame, tmp_path / "s").lines()
+    ingested, appended = dsel.ingest(frame, tmp_path / "s"), dsel.append(frame, tmp_path / "s")
+    assert any(line.startswith(f"{missing}: city (1), age (1);") for line in ingested.lines())
+    assert f"{missing} of the new rows: city (1), age (1)" in appended.lines()
+    assert ingested.missing == appended.missing == {"city": 1, "age": 1}
 
 
 def test_categories_may_hold_the_sign_after_their_column(tmp_path: Path) -> None:
@@ -289,6 +291,7 @@ def test_a_missing_class_counts_once_and_a_plan_says_that_targets_are_missing(tm
     assert any("missing values in 1 target: y (1); no selection" in line for line in ingested.lines())
     report = dsel.append(frame.assign(a=frame.a + 1.0), tmp_path / "s")
     assert any(line.startswith("missing targets in the new rows: y (1); no selection") for line in report.lines())
+    assert ingested.missing_targets == report.missing_targets == {"y": 1}
     plan = dsel.plan(tmp_path / "s", k=1, calibrate=False)
     assert any("of the targets are missing" in note and "--missing rows" in note for note in plan.notes)
 

@@ -363,11 +363,21 @@ def test_the_sizes_that_criteria_prefer_have_the_values_of_r_and_are_proved() ->
     assert rows["bic"].value == pytest.approx(-2.0 * log_likelihood + np.log(40) * (len(S) + 2), rel=1e-9)
 
 
-@pytest.mark.parametrize("option", [{"lam": 1.0}, {"groups": [[0, 1], [2, 3]]}])
-def test_information_criteria_are_for_plain_least_squares(option: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("option", "remedy"),
+    [
+        ({"lam": 1.0, "k": 1}, 'Choose the size by k="auto" and choose_k="bic"'),
+        ({"groups": [[0, 1], [2, 3]], "k": 1}, 'Choose the size by k="auto" and choose_k="bic"'),
+        ({"lam": 1.0, "k": "auto", "max_k": 2, "choose_k": "bic"}, "BIC of each size is in size_curve"),
+        ({"criterion": lambda S, data: -float(len(S)), "k": 1}, "Its values for each size are in front"),
+    ],
+)
+def test_information_criteria_are_for_plain_least_squares(option: dict[str, Any], remedy: str) -> None:
     X, y = problem(m=40, n=7, noise=2.0)
-    with pytest.raises(OptionError, match="Information criteria are for targets"):
-        dsel.select(X, y, k=1, method="forward", **option).information_criteria()
+    with pytest.raises(OptionError, match=f"Information criteria are for targets.*{remedy}"):
+        dsel.select(X, y, method="forward", **option).information_criteria()
+    with pytest.raises(OptionError, match="Without targets, give k as a number"):
+        dsel.select(X, k=1).information_criteria()
 
 
 def test_information_criteria_count_a_row_of_weight_two_twice(tmp_path: Path) -> None:

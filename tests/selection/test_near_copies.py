@@ -220,6 +220,17 @@ def test_a_column_that_represents_another_is_not_necessary(
     )
 
 
+def test_a_copy_replaces_a_column_where_rounding_leaves_a_gap_in_the_certificate() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 50))
+    X[:, -1] = 2 * X[:, 1] + 3
+    y = 2 * X[:, 1] - 1.5 * X[:, 2] + X[:, 3] + rng.normal(size=30)
+    found = dsel.alternatives(dsel.select(X, y, k=4), X, y, within=0.1)
+    assert (found.certificate["status"], found.complete, found.proven) == ("bounded", True, True)
+    assert found.verdicts["x1"] == "replaceable"
+    assert set(found.prices["x1"].without_column) == {49, *found.subsets[0].indices} - {1}
+
+
 @pytest.mark.parametrize("near_copies", ["first", "keep"])
 def test_near_copies_whose_difference_explains_the_target_are_both_searched(near_copies: str) -> None:
     rng = np.random.default_rng(0)

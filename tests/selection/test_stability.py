@@ -385,6 +385,6 @@ def test_where_the_gram_matrices_of_parts_do_not_fit_fewer_parts_are_the_remedy(
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=20_000))
     with pytest.raises(CapacityError, match="Gram matrices of 20 parts") as error:
         dsel.stability(*problem(), k=2)
-    assert "fewer parts (the Gram matrices of " in error.value.remedy
+    assert "fewer parts, at least 4 and even (the Gram matrices of " in error.value.remedy
     assert "ebic" not in error.value.remedy
     assert dsel.stability(*problem(), k=2, parts=4).parts == 4

@@ -34,7 +34,7 @@ from dsel.data.append.new_rows import DenseRows, SparseRows
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.formats.source import OPTIONS, Format, SparseSource
 from dsel.data.ingest import format_of, open_any, split_arrays
-from dsel.data.ingest_report import ColumnProfile, WriteReport, profile_of
+from dsel.data.ingest_report import ColumnProfile, WriteReport, profile_of, shown_counts
 from dsel.data.schema import DEFAULT_WORKER_MEMORY
 from dsel.data.store.array import is_complete, read_attributes
 from dsel.data.store.reader import Store
@@ -65,7 +65,7 @@ class AppendReport(WriteReport):
     resumed_rows : int
         The new rows that an interrupted call had written before.
     missing, missing_targets : dict of str to int
-        The missing values of each column of X, and of each target, in the new rows, where there are any.
+        The missing values of each column of the source, and of each target, in the new rows, where there are any.
     infinite : dict of str to int
         The infinite values of each column of X in the new rows, where there are any.
     constant : list of str
@@ -97,7 +97,7 @@ class AppendReport(WriteReport):
         if self.missing:
             text.append(self._missing_values(" of the new rows"))
         if self.missing_targets:
-            missing = f"missing targets in the new rows: {self._shown_targets()}"
+            missing = f"missing targets in the new rows: {shown_counts(self.missing_targets)}"
             remedy = "ingest all rows into a new store with missing=rows (--missing rows), which leaves these rows out"
             text.append(f"{missing}; no selection takes them: {remedy}")
         if self.infinite:
@@ -220,12 +220,13 @@ def append(
         resumed, profile = _append(rows, there, staging, lock, key, moment, opened.name, progress)
     now = _growing_store(path)
     notes = list(rows.source.notes)
-    details = {} if profile is None else profile_of(profile, now.features, rows.source.targets)
+    classes, details = now.attributes.get(schema.ATTR_CLASSES, {}), {}
+    if profile is not None and isinstance(now, Store):
+        details = profile_of(profile, now.features, now.sources, rows.source.targets, classes)
     return AppendReport(
         rows=rows.source.shape[0], shape=now.shape, segments=len(now.segments), bytes_written=rows.nbytes,
         seconds=clock.perf_counter() - began, resumed_rows=resumed, categories=_categories(now), notes=notes,
-        classes=now.attributes.get(schema.ATTR_CLASSES, {}),
-        **details,
+        classes=classes, **details,
     )  # fmt: skip
 
 

@@ -29,7 +29,8 @@ class NearBestAnswer:
 
     within, threshold: a subset is near-best if its f is at most the threshold, see `ListRule`. subsets: the listed ones
     with their f, best first. more: whether there are near-best subsets beyond the list. complete_below: no other subset
-    has a smaller f, which is proved. verdicts: of each column. value_with, value_without (n,): the least f of a known
+    has a smaller f, which is proved. sure: a subset with this f or less is near-best even if a better one than the best
+    known one is found later. verdicts: of each column. value_with, value_without (n,): the least f of a known
     subset of k columns that has the column, and that lacks it. bound_with, bound_without (n,): no such subset has a
     smaller f, which is proved. example_with, example_without: the subsets of these values.
     """
@@ -40,6 +41,7 @@ class NearBestAnswer:
     subsets: list[tuple[Members, float]]
     more: bool
     complete_below: float
+    sure: float
     verdicts: list[Verdict]
     value_with: Floats
     value_without: Floats
@@ -73,8 +75,10 @@ def summarize(near: NearBest, opened: OpenBounds | None, lower: float, proven: b
     beyond = near.listed_below
     complete_below, sure = min(beyond, open_least), threshold
     if not proven:
-        sure = rule.threshold(max(lower, 0.0), total) if rule.within is not None else min(threshold, complete_below)
-    has, lacks = near.witness_with <= sure + slack, near.witness_without <= sure + slack
+        least = max(lower, min(best, complete_below), 0.0)
+        sure = rule.threshold(least, total) if rule.within is not None else min(threshold, complete_below)
+    sure += slack
+    has, lacks = near.witness_with <= sure, near.witness_without <= sure
     furthest = beyond if rule.within is None else near.threshold  # no node was pruned with a bound below this
 
     def bound(witness: Floats, left: Floats) -> Floats:
@@ -98,7 +102,7 @@ def summarize(near: NearBest, opened: OpenBounds | None, lower: float, proven: b
         within = (threshold - best) / (total - best) if total > best else 0.0
     more = near.more and (rule.within is not None or beyond <= threshold + slack)  # the next one may be as good
     return NearBestAnswer(
-        near.k, within, threshold, subsets, more, complete_below, verdicts,
+        near.k, within, threshold, subsets, more, complete_below, sure, verdicts,
         near.witness_with, near.witness_without, bound(near.witness_with, opened.having),
         bound(near.witness_without, opened.lacking), near.with_subset, near.without_subset,
     )  # fmt: skip

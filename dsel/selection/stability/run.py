@@ -174,7 +174,7 @@ def _validated(
         dataset, folds=parts, split=split, row_groups=row_groups, seed=request.seed, argument="parts"
     )
     requirements = replace(
-        validated.requirements, whole_gram=True, gram_sums=parts, fewer_sums="fewer parts",
+        validated.requirements, whole_gram=True, gram_sums=parts, fewer_sums="fewer parts, at least 4 and even",
         row_bytes=partition.row_bytes,
         notes=(*validated.requirements.notes, f"the Gram matrices of {parts} parts of the rows take one pass"),
     )  # fmt: skip
