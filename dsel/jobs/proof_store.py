@@ -149,7 +149,7 @@ class SeriesOfProofs:
             warn_of_damage(file, "the proof begins again", error)
             return None, "because the tree of the run before is damaged"
         except (OSError, DselError, LookupError, ValueError):
-            return None, "because the run before left no tree"
+            return None, "because the run before left no tree of this size"
         now = self._identity(size, budget)
         other = [name for name in now if identity.get(name) != now[name]]
         if other:

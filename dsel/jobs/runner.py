@@ -46,7 +46,7 @@ from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.exact.trees_on_workers import on_workers
 from dsel.search.journal import Journal
 from dsel.selection.changes.compare import PreviousRun, comparing, with_bound, with_verdicts
-from dsel.selection.changes.runs import RunSummary, is_series
+from dsel.selection.changes.runs import RunSummary, is_series, read_history
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import plan_selection, run_events, run_validated
 from dsel.selection.render import describe_changes, describe_cost
@@ -380,5 +380,8 @@ class _Series:
         self._folders.publish(summary, self._series.keep)
         level, verb = (logging.WARNING, "changed") if summary.changed else (logging.INFO, "unchanged")
         fields = {"event": "run-finished", **summary.as_dict()}
-        what = "the first selection" if selection.changes is None else f"selection {verb}"
+        what = f"selection {verb}"
+        if selection.changes is None:
+            runs = read_history(self._series.folder)
+            what = "the first selection" if len(runs) == 1 else "selection not compared with an earlier one"
         log.log(level, "run %s: %s", name, what, extra={"fields": fields})

@@ -419,8 +419,8 @@ def _planned_passes(planned: Mapping[str, Any]) -> str:
     return str(passes) if passes or not read else passes_over_data(passes, read)
 
 
-#: A column that moved by this number of standard deviations is named.
-LARGE_SHIFT = 1.0
+#: A column that moved by this number of standard deviations is named, if it is among so many.
+LARGE_SHIFT, _NAMED = 1.0, 6
 
 
 def _above_least(changes: dict[str, Any]) -> str:
@@ -473,7 +473,9 @@ def describe_changes(changes: dict[str, Any]) -> Iterator[str]:
     drift = changes["drift"] or {}
     moved = [column for column in drift.get("columns", ()) if abs(column["shift"]) >= LARGE_SHIFT]
     if moved:
-        shown = shorten((f"{column['label']} ({column['shift']:+.2f} sd)" for column in moved), 6)
-        yield f"Means that moved by {LARGE_SHIFT:g} standard deviation or more: {shown}"
+        shown = ", ".join(f"{column['label']} ({column['shift']:+.2f} sd)" for column in moved[:_NAMED])
+        rest = drift.get("moved", len(moved)) - len(moved[:_NAMED])  # older results have no such number
+        more = f" and {rest} more" if rest else ""
+        yield f"Means that moved by {LARGE_SHIFT:g} standard deviation or more: {shown}{more}"
     if unknown := drift.get("unknown"):  # older results have none
         yield f"The drift of {counted(unknown, 'column')} is not known: {drift['why_unknown']}"

@@ -419,6 +419,75 @@ def test_drift_is_measured_on_the_new_rows(job: Job) -> None:
     assert "Means that moved by 1 standard deviation" in (job.runs / "latest/run.log").read_text()
 
 
+def test_all_columns_that_moved_are_counted(job: Job) -> None:
+    job.run()
+    dsel.append(night(1, 50, shifted=True), job.store)
+    changes = job.run().changes
+    assert changes is not None
+    assert changes["drift"]["moved"] == N
+    (line,) = (line for line in describe_changes(changes) if line.startswith("Means that moved"))
+    assert line.count(" sd)") == 6
+    assert line.endswith(" and 4 more")
+
+
+def test_the_drift_of_a_column_that_was_constant_is_not_known(job: Job) -> None:
+    dsel.ingest(night(0, 100).assign(c4=0.1, c7=0.3), job.store, target="y", chunk_rows=40, overwrite=True)
+    job.run()
+    dsel.append(night(1).assign(c7=0.3), job.store)
+    changes = job.run().changes
+    assert changes is not None
+    assert changes["drift"]["unknown"] == 1  # c7 still is what it was
+    lines = list(describe_changes(changes))
+    assert "The drift of 1 column is not known: it was constant in the earlier rows" in lines
+
+
+@pytest.mark.parametrize("case", ["window", "replaced", "replaced in another order"])
+def test_rows_are_new_only_if_those_of_the_previous_run_come_before_them(job: Job, case: str) -> None:
+    dsel.append(night(1, 30), job.store)
+    job.run(rows={"last": 1} if case == "window" else None)
+    if case != "window":
+        labels = LABELS[::-1] if case == "replaced in another order" else LABELS
+        dsel.ingest(night(2, 150)[[*labels, "y"]], job.store, target="y", chunk_rows=40, overwrite=True)
+    changes = job.run().changes
+    assert changes is not None
+    assert (changes["new_rows"], changes["on_new_rows"]) == (None, None)
+    assert (changes["drift"] or {"rows": None})["rows"] == (None if case == "replaced in another order" else "all")
+
+
+def test_coefficients_for_other_targets_or_another_loss_predict_nothing_of_the_new_rows(job: Job) -> None:
+    frames = [
+        night(number, 60).assign(z=lambda f: f.c2 - f.c5, b=lambda f: (f.y > 0).astype(float)) for number in (0, 1)
+    ]
+    dsel.ingest(frames[0], job.store, target=["y", "z", "b"], chunk_rows=40, overwrite=True)
+    job.run(targets=["b"], loss="logistic", lam=1.0, method="forward")
+    dsel.append(frames[1], job.store)
+    for target in ("b", "z"):
+        changes = job.run(targets=[target]).changes
+        assert changes is not None
+        assert changes["on_new_rows"] is None
+        dsel.append(frames[1], job.store)
+
+
+def test_one_new_row_has_no_variance_to_explain(job: Job) -> None:
+    dsel.ingest(night(0, 100).assign(w=1.0), job.store, target="y", weight="w", overwrite=True)
+    for number in range(5):
+        job.run()
+        dsel.append(night(number, 1).assign(w=0.3 + number), job.store)
+        changes = job.run().changes
+        assert changes is not None
+        assert changes["on_new_rows"]["r2"] is None
+
+
+def test_previous_columns_below_the_bound_may_not_be_chosen_today(job: Job) -> None:
+    job.run()
+    dsel.append(night(1), job.store)
+    found = job.run(exclude=["c1"], certify={"time": "1h"})
+    assert found.changes is not None
+    assert found.changes["previous_error"] < found.changes["bound"]
+    assert not any("least possible error" in line for line in describe_changes(found.changes))
+    assert "(worse beyond splitting)" in call("history", job.runs)[1]
+
+
 def test_splitting_the_rows_explains_a_difference_between_equally_good_columns(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(400, 4))
@@ -448,7 +517,10 @@ def test_a_previous_run_that_cannot_be_read_is_no_obstacle(job: Job, capsys: pyt
     dsel.append(night(1), job.store)
     selection = job.run()
     assert selection.changes is None
-    assert "cannot be compared with" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "cannot be compared with" in said
+    assert "selection not compared with an earlier one" in said
+    assert call("history", job.runs)[1].splitlines()[-1].endswith("not compared")
 
 
 # --- commands ---

@@ -99,8 +99,11 @@ def test_without_a_tree_or_with_a_damaged_one_the_proof_begins_again_and_says_wh
     assert damaged["began_again"] == "because the tree of the run before is damaged"
     (last(folder) / TREE).unlink()
     append(folder, 2)
-    assert proof(run_job(job(folder)))["began_again"] == "because the run before left no tree"
-    assert "\n  The proof began again, because the run before left no tree.\n" in call("show", last(folder))[1]
+    assert proof(run_job(job(folder)))["began_again"] == "because the run before left no tree of this size"
+    assert (
+        "\n  The proof began again, because the run before left no tree of this size.\n"
+        in call("show", last(folder))[1]
+    )
     append(folder, 3)
     again = proof(run_job(job(folder)))
     assert (again["began_again"], again["status"]) == ("", "optimal")

@@ -26,7 +26,7 @@ from dsel.passes.refit import Fit
 from dsel.passes.statistics import Scaling
 from dsel.search.exact.certificate_words import began_again, claim, effort, scope
 from dsel.selection.alternatives import changed_verdicts, other_subsets
-from dsel.selection.changes.drift import COLUMNS, ColumnSummary, drift, weight_of_values
+from dsel.selection.changes.drift import COLUMNS, ColumnSummary, appends_of, drift, weight_of_values
 from dsel.selection.context import SelectionRun
 from dsel.selection.loss_search import LossSearch
 from dsel.selection.result import Selection, open_selection
@@ -58,6 +58,12 @@ class PreviousRun:
         selection = open_selection(folder)
         return cls(folder.name, selection, ColumnSummary.open(folder / COLUMNS, selection.request.missing))
 
+    def comes_before(self, dataset: Dataset) -> bool:
+        """Return whether the rows of the run are the first rows of the data."""
+        known = () if self.columns is None else self.columns.appends
+        whole = not dataset.window and self.selection.request.rows is None
+        return whole and (not known or appends_of(dataset)[: len(known)] == known)
+
     def subsets(self, features: Labels) -> tuple[tuple[int, ...], ...]:
         """Return the subsets of its front and its answer as columns of data with these labels, found by label.
 
@@ -79,6 +85,10 @@ PARTS, DRAWS = 32, 400
 #: With more columns and targets than this, the sums would take too much memory.
 MOST_COLUMNS = 300
 _PIECE_ROWS = 1 << 14
+#: A smaller share of the squares of the targets is rounding.
+_ROUNDING = 1e-12
+#: The error of columns may be below the bound by this share of it at most because of rounding.
+_BELOW = 1e-7
 
 
 @dataclass(frozen=True)
@@ -129,8 +139,8 @@ class PartSums:
         weights[1 + np.searchsorted(self.columns, chosen)] = coefficients * scale
         weights[1 + u :] = -np.eye(N)
         error = float(np.vdot(weights, self.new @ weights))
-        total = self.rss((), self.new)
-        return {"error": max(error, 0.0), "r2": 1.0 - error / total if total > 0.0 else None}
+        total, rounding = self.rss((), self.new), _ROUNDING * float(np.trace(self.new[1 + u :, 1 + u :]))
+        return {"error": max(error, 0.0), "r2": 1.0 - error / total if total > rounding else None}
 
     def compare(self, before: Sequence[int], now: Sequence[int], seed: int) -> dict[str, Any]:
         """Return by how much the R2 of `now` is above that of `before`, with its interval.
@@ -236,7 +246,7 @@ def comparing(folder: AnyPath, previous: PreviousRun | None) -> Callable[..., Se
 def _summary(run: SelectionRun) -> ColumnSummary:
     statistics, missing = run.prepared.statistics, run.validated.request.missing
     weight = weight_of_values(run.dataset, missing, statistics.weight, run.context)
-    return ColumnSummary.of(statistics, weight)
+    return ColumnSummary.of(statistics, weight, run.dataset)
 
 
 def compared_again(
@@ -287,7 +297,7 @@ def compare_runs(
     members = [column[label] for label in old.names if label in column]
     gone = len(members) < len(old.names)
     rows_before = old.shape[0]
-    appended = dataset.m > rows_before and dataset.row_part is None and not dataset.window
+    appended = dataset.m > rows_before and dataset.row_part is None and previous.comes_before(dataset)
     changes: dict[str, Any] = {
         "run": previous.name, "size_before": len(old.groups or old.names), "rows_before": rows_before,
         "rows": dataset.m,
@@ -299,16 +309,21 @@ def compare_runs(
     if not gone:
         before, rss = _errors(run, members, search) if changes["changed"] else (fit.error, fit.rss)
         changes |= {"previous_error": before, "previous_r2": 1.0 - rss / fit.total}
-    if previous.columns is not None and previous.columns.mean_x.size == dataset.n:
-        labels, now = dataset.features.tolist(), _summary(run)
-        changes["drift"] = drift(previous.columns, now, labels, selection.indices, appended)
+    now = _summary(run)
+    if previous.columns is not None and previous.columns.has_columns_of(now):
+        labels, same = dataset.features.tolist(), appended and old.weights == selection.weights
+        changes["drift"] = drift(previous.columns, now, labels, selection.indices, same)
+    predicts = appended and not gone and _predicted(old) == _predicted(selection)
     if search is not None:
-        same = not gone and old.request.loss == selection.request.loss and old.targets == selection.targets
-        if same and appended:
-            changes["on_new_rows"] = search.on_new_rows(old, members)
+        changes["on_new_rows"] = search.on_new_rows(old, members) if predicts else None
     elif not gone and dataset.n_targets:
-        changes |= _compare_rows(run, selection, members, old, changes["changed"], appended)
+        changes |= _compare_rows(run, selection, members, old, changes["changed"], predicts)
     return changes
+
+
+def _predicted(selection: Selection) -> tuple[Any, ...]:
+    """Return what the coefficients of a selection predict."""
+    return selection.request.loss, selection.targets, selection.request.offset
 
 
 def _errors(run: SelectionRun, members: list[int], search: LossSearch | None) -> tuple[float, float]:
@@ -321,21 +336,24 @@ def _errors(run: SelectionRun, members: list[int], search: LossSearch | None) ->
 
 
 def _compare_rows(
-    run: SelectionRun, selection: Selection, members: list[int], old: Selection, changed: bool, appended: bool
+    run: SelectionRun, selection: Selection, members: list[int], old: Selection, changed: bool, predicts: bool
 ) -> dict[str, Any]:
-    """Return what a pass over the columns of both selections tells; over the new rows only, if both are the same."""
+    """Return what a pass over the columns of both selections tells; over the new rows only, if both are the same.
+
+    predicts: whether there are new rows, and the coefficients of the previous selection predict their targets.
+    """
     dataset, statistics, request = run.dataset, run.prepared.statistics, run.validated.request
     columns = np.union1d(np.asarray(members, np.int64), np.asarray(selection.indices, np.int64))
-    if columns.size + dataset.n_targets > MOST_COLUMNS or not columns.size or not (changed or appended):
+    if columns.size + dataset.n_targets > MOST_COLUMNS or not columns.size or not (changed or predicts):
         return {}
     scaling = statistics.scaling(request.preprocess)
     sums = part_sums(
-        dataset, columns, scaling, first_new=old.shape[0] if appended else dataset.m, only_new=not changed,
+        dataset, columns, scaling, first_new=old.shape[0] if predicts else dataset.m, only_new=not changed,
         centered=request.preprocess in ("standardize", "center"), lam=request.lam,
         fill=statistics.mean_x if request.missing == "mean" else None, engine=run.context.engine,
     )  # fmt: skip
     compared: dict[str, Any] = {}
-    if appended and old.coefficients.shape == (len(old.indices), dataset.n_targets):
+    if predicts and old.coefficients.shape == (len(old.indices), dataset.n_targets):
         compared["on_new_rows"] = sums.predicted(members, old.coefficients, old.intercept, scaling)
     if changed:
         compared["comparison"] = sums.compare(members, selection.indices, request.seed)
@@ -361,7 +379,9 @@ def with_bound(selection: Selection) -> Selection:
         return selection
     bound, status, before = float(rows[0]["bound"]), rows[0]["status"], selection.changes["previous_error"]
     larger = selection.changes.get("size_before", 0) > selection.k  # the bound is about at most k columns
-    distance = None if before is None or larger or status == "no-useful-bound" else max(before - bound, 0.0)
+    distance = None if before is None or larger or status == "no-useful-bound" else before - bound
+    if distance is not None and distance < 0.0:  # today the previous columns may not be chosen, unless it is rounding
+        distance = 0.0 if distance > -_BELOW * bound else None
     found: dict[str, Any] = {"bound": bound, "status": status, "distance": distance, "scope": scope(rows[0])}
     if (words := claim(rows[0])) is not None:
         proved = f"{words[0].upper()}{words[1:]}: {effort(rows[0])}"

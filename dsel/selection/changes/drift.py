@@ -7,13 +7,14 @@ mean of a column changes neither if it replaces missing values; the weight and t
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dsel._lib.damage import DamagedFileError, warn_of_damage
+from dsel._lib.damage import DamagedFileError, digest_of, warn_of_damage
 from dsel._lib.npz import pack_npz, read_npz
 from dsel._lib.types import Floats
 from dsel.config.request import Missing
@@ -26,6 +27,7 @@ from dsel.passes.gram import mean_sums, means_pass
 from dsel.passes.moments import merge_present
 from dsel.passes.statistics import ColumnScales
 from dsel.selection.context import RunContext
+from dsel.selection.render import LARGE_SHIFT
 from dsel.storage.paths import AnyPath, write_bytes
 
 #: The file of a run with the means and scales of its columns.
@@ -34,6 +36,8 @@ COLUMNS = "columns.npz"
 _LISTED = 5
 #: Less weight than this share of all is the rounding of a difference.
 _ROUNDING = 1e-12
+#: The mean of a constant column, and its deviation, change by this share of the mean at most because of rounding.
+_SAME = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,17 +52,25 @@ class ColumnSummary:
         Of the columns.
     present : ndarray of shape (n,)
         The weight of the values of each column that are not missing; NaN where it is not known.
+    labels : str
+        A digest of the labels of the columns; empty if it is not known.
+    appends : tuple of str
+        The rows and the time of each append to the store; empty if they are not known.
     """
 
     weight: float
     mean_x: Floats
     squares_x: Floats
     present: Floats
+    labels: str = ""
+    appends: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, statistics: ColumnScales, present: Floats) -> ColumnSummary:
-        """Return the summary of the statistics of a run."""
-        return cls(statistics.weight, statistics.mean_x, np.asarray(statistics.squares), present)
+    def of(cls, statistics: ColumnScales, present: Floats, dataset: Dataset) -> ColumnSummary:
+        """Return the summary of the statistics of a run on the data."""
+        labels = digest_of("\0".join(map(str, dataset.features)).encode())
+        squares = np.asarray(statistics.squares)
+        return cls(statistics.weight, statistics.mean_x, squares, present, labels, appends_of(dataset))
 
     def save(self, file: AnyPath) -> None:
         """Write the summary; readers see all of it or nothing."""
@@ -76,7 +88,12 @@ class ColumnSummary:
             warn_of_damage(file, "the columns are not compared with those of that run", error)
             return None
         older = np.full(mean.size, weight if missing == "refuse" else np.nan)  # earlier versions saved no such weights
-        return cls(weight, mean, squares, values.get("present", older))
+        labels, appends = str(values.get("labels", "")), tuple(map(str, values.get("appends", ())))  # nor these
+        return cls(weight, mean, squares, values.get("present", older), labels, appends)
+
+    def has_columns_of(self, other: ColumnSummary) -> bool:
+        """Return whether both are of the same columns in the same order."""
+        return self.mean_x.size == other.mean_x.size and self.labels in ("", other.labels)
 
     @property
     def deviations(self) -> Floats:
@@ -97,6 +114,13 @@ class ColumnSummary:
         share = np.divide(before.present * present, self.present, out=np.zeros(mean.size), where=self.present > 0.0)
         squares = self.squares_x - before.squares_x - share * (mean - before.mean_x) ** 2
         return ColumnSummary(self.weight - before.weight, mean, np.maximum(squares, 0.0), present)
+
+
+def appends_of(dataset: Dataset) -> tuple[str, ...]:
+    """Return the rows and the time of each append to a store, in order; empty where they are not recorded."""
+    segments = () if dataset.store is None else dataset.store.segments
+    appends = [one for segment in segments for one in segment.appends or ((segment.rows, segment.time),)]
+    return tuple(f"{rows} {time}" for rows, time in appends) if all(time for _, time in appends) else ()
 
 
 def weight_of_values(dataset: Dataset, missing: Missing, weight: float, context: RunContext) -> Floats:
@@ -133,22 +157,25 @@ def drift(
     chosen : sequence of int
         The chosen columns.
     appended : bool
-        Whether the rows of this run are those of the previous one and new ones. Then the new rows are compared with the
-        old ones, else all rows with all rows.
+        Whether the rows of this run are those of the previous one, with the same weights, and new ones. Then the new
+        rows are compared with the old ones, else all rows with all rows.
 
     Returns
     -------
     dict
         rows: what is compared, "new" or "all". columns: for each listed column its label, the shift of its mean in
         standard deviations, and the ratio of its standard deviations. largest_shift: over all columns; None if it is
-        known of none. unknown: the number of columns whose drift is not known. why_unknown: why, in words.
+        known of none. moved: the number of columns that moved by LARGE_SHIFT or more. unknown: the number of columns
+        whose drift is not known. why_unknown: why, in words.
     """
     new = appended and now.weight > before.weight
     later = now.without(before) if new else now
     counted = np.isfinite(before.present) & np.isfinite(now.present)
-    known = counted & (later.present > 0.0) & (before.present > 0.0)
+    there = counted & (later.present > 0.0) & (before.present > 0.0)
     old = before.deviations
-    varies = known & (old > 0.0)
+    constant = there & (old <= _ROUNDING * np.abs(before.mean_x))
+    distance = np.maximum(np.abs(later.mean_x - before.mean_x), later.deviations)
+    varies, known = there & ~constant, there & (~constant | (distance <= _SAME * np.abs(before.mean_x)))
     scale = np.where(varies, old, 1.0)
     shift = np.where(varies, (later.mean_x - before.mean_x) / scale, 0.0)
     ratio = np.where(varies, later.deviations / scale, 1.0)
@@ -161,14 +188,18 @@ def drift(
             for j in listed
         ],
         "largest_shift": float(np.abs(shift).max(initial=0.0)) if known.any() else None,
+        "moved": int((np.abs(shift) >= LARGE_SHIFT).sum()),
         "unknown": int((~known).sum()),
-        "why_unknown": _why_unknown(bool(counted.all()), bool(known.all()), new),
+        "why_unknown": " or ".join(_why_unknown(counted, there, known, new)) or None,
     }
 
 
-def _why_unknown(is_counted: bool, is_known: bool, new: bool) -> str | None:
-    if is_known:
-        return None
-    if is_counted:
-        return f"{'the new or the earlier' if new else 'these or the earlier'} rows have no value"
-    return "with missing: mean it needs the number of values that are there, which is not saved for both runs"
+def _why_unknown(
+    counted: NDArray[np.bool_], there: NDArray[np.bool_], known: NDArray[np.bool_], new: bool
+) -> Iterator[str]:
+    if not counted.all():
+        yield "with missing: mean it needs the number of values that are there, which is not saved for both runs"
+    if (counted & ~there).any():
+        yield f"{'the new or the earlier' if new else 'these or the earlier'} rows have no value"
+    if (there & ~known).any():
+        yield "it was constant in the earlier rows"

@@ -62,6 +62,8 @@ class RunSummary:
         The status of the certificate.
     share_name : str
         The name of `r2`: R2, or D2 of a deviance.
+    worse_beyond_splitting : bool, optional
+        Whether the new columns are worse beyond what splitting the rows explains.
     """
 
     run: str
@@ -86,6 +88,7 @@ class RunSummary:
     bytes_read: int
     status: str | None = None
     share_name: str = "R2"
+    worse_beyond_splitting: bool | None = None
 
     @classmethod
     def of(cls, run: str, selection: SelectionRecord) -> RunSummary:
@@ -101,7 +104,7 @@ class RunSummary:
             changes.get("previous_error"), (changes.get("on_new_rows") or {}).get("r2"),
             comparison.get("beyond_splitting"), drift.get("largest_shift"),
             float(sum(selection.seconds.values())), selection.bytes_read, rows[0]["status"] if rows else None,
-            selection.share_name,
+            selection.share_name, comparison["high"] < 0.0 if comparison else None,
         )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
@@ -117,7 +120,7 @@ class RunSummary:
         """Return the summary in the folder of a run, or None if the run is unfinished."""
         found = read_json(folder / SUMMARY, lost="its run is left out")
         names = {field.name for field in fields(cls)}
-        later = {"status", "share_name"}  # older versions saved neither
+        later = {"status", "share_name", "worse_beyond_splitting"}  # older versions saved none of these
         if not isinstance(found, dict) or not names - later <= set(found):
             return None
         return cls(**{name: found[name] for name in names if name in found})
@@ -168,17 +171,18 @@ def render_history(runs: Sequence[RunSummary], width: int | None = None) -> str:
         size = (str(run.k), str(len(run.columns))) if of_groups else (str(run.k),)
         table.add_row(
             run.run, f"{run.rows:,}", *size, f"{run.error:.6g}", f"{run.r2:.6f}", bound, f"{run.seconds:.1f} s",
-            format_bytes(run.bytes_read), printable(_changes(run)),
+            format_bytes(run.bytes_read), printable(_changes(run, runs[0])),
         )  # fmt: skip
     return console_text([table], width)
 
 
-def _changes(run: RunSummary) -> str:
+def _changes(run: RunSummary, first: RunSummary) -> str:
     if run.previous is None:
-        return "first run"
+        return "first run" if run is first else "not compared"
     if not run.changed:
         return "none"
     parts = [f"+ {shorten(run.entered, 8)}"] if run.entered else []
     parts += [f"- {shorten(run.left, 8)}"] if run.left else []
     beyond = {True: "better beyond splitting", False: "within splitting", None: ""}[run.beyond_splitting]
+    beyond = "worse beyond splitting" if run.worse_beyond_splitting else beyond
     return "  ".join(parts) + (f" ({beyond})" if beyond else "")
