@@ -15,6 +15,7 @@ import numpy as np
 
 from dsel._lib.text import counted, percent, percent_below, percent_between, printable, shorten
 from dsel.search.exact.alternatives import Verdict
+from dsel.search.exact.certificate_words import up_to_rounding
 from dsel.search.exact.near_best import EQUAL
 from dsel.selection.record_values import FrontRow
 
@@ -50,8 +51,9 @@ class Price:
         independent subset of this size is like that, or the time ended before one was found, or none is in a list by
         an information criterion.
     bound_with, bound_without : float
-        Proved: no such subset of this size has a smaller f, also none with columns that others represent. 0 if nothing
-        is proved. Sets in which a group adds nothing to the others count.
+        Proved: no such subset of this size has a smaller f, also none with columns that others represent. What rounding
+        may be worth is subtracted, as from the bound of a certificate. 0 if nothing is proved. Sets in which a group
+        adds nothing to the others count.
     with_column, without_column : tuple of int
         The subsets of `error_with` and `error_without`, as indices, not as labels.
     reliance : tuple of float, optional
@@ -313,8 +315,9 @@ class Alternatives:
             near = f"{counted(len(self.subsets), 'best subset')} by {self.by}, of "
             near += f"{f'{sizes[0]} to ' if len(sizes) > 1 else ''}{counted(sizes[-1], 'column')}"
         if self.complete:
+            rounding = up_to_rounding(self.certificate) if self.certificate else ""
             others = "no other independent ones" if self.dependent_gap else "no others"
-            near += f", {others}{' without near-copies' if self.copies else ''} (proved)"
+            near += f", {others}{' without near-copies' if self.copies else ''} (proved{rounding})"
         elif self.by:
             near += ", not proved"
         elif self.more:

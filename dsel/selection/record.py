@@ -18,6 +18,7 @@ from dsel.data.labels import default_labels
 from dsel.errors import OptionError
 from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.registry import find_loss
+from dsel.search.exact.certificate import MOST_ROUNDING
 from dsel.selection.alternatives import Alternatives, Substitute, few_to_substitute
 from dsel.selection.class_figures import ClassFigures
 from dsel.selection.record_values import ChosenStatistics, FrontRow, PathRow, SizeCurve, TraceRow
@@ -316,7 +317,8 @@ class SelectionRecord:
         prices = {}
         if self.alternatives is not None and self.alternatives.size == len(self):
             prices = {price.index: price.bound_without for price in self.alternatives.columns}
-            slack = MARGIN * self.alternatives.total  # bounds count how far copies are from multiples
+            rounding = min(self.alternatives.certificate.get("rounding_error", 0.0), MOST_ROUNDING)
+            slack = (MARGIN + rounding) * self.alternatives.total  # bounds count how far copies are from multiples
         found: dict[str | int, tuple[Substitute, ...]] = {}
         place = {j: i for i, j in enumerate(self.indices)}
         for swap in sorted(self.swaps, key=lambda swap: place[swap.replaces]):

@@ -153,7 +153,8 @@ def _check_columns(
         has, lacks = having[:, j], ~having[:, j]
         refuted = {
             "useless": (near & has).any(), "necessary": (near & lacks).any(),
-            "replaceable": not ((maybe & has).any() and (maybe & lacks).any()), "undecided": finished,
+            "replaceable": not ((maybe & has).any() and (maybe & lacks).any()),
+            "undecided": finished and all((near & side).any() or not (maybe & side).any() for side in (has, lacks)),
         }  # fmt: skip
         if refuted[verdict]:
             faults.wrong_verdicts.append(f"{what}: column {j} is not {verdict}")

@@ -579,3 +579,24 @@ def test_nothing_is_printed_where_no_column_explains_anything(capfd: pytest.Capt
     found = dsel.alternatives(dsel.select(X, y, k=1, loss="logistic", progress=False), X, y, progress=False)
     assert len(found.subsets) == 2
     assert capfd.readouterr() == ("", "")
+
+
+def test_what_rounding_may_be_worth_is_subtracted_from_bounds_and_leaves_verdicts_open() -> None:
+    rng = np.random.default_rng(2)
+    near = rng.normal(size=(60, 8))
+    near[:, 5] = near[:, 2] + 4e-4 * rng.normal(size=60)
+    y = near[:, 2] + near[:, 4] + 0.7 * near[:, 7] + rng.normal(size=60)
+    chosen = dsel.certify(dsel.select(near, y, k=3, near_copies="keep"), near, y)
+    (proof,) = chosen.certificate
+    found = dsel.alternatives(chosen, near, y, within=0.2)
+    total, rounding = found.total, proof["rounding_error"] * found.total
+    assert "no others (proved to " in str(found)
+    assert 1e-7 < proof["rounding_error"] < 1e-6
+    for price in found.columns:
+        assert price.bound_with == pytest.approx(min(price.error_with, found.limit_error) - rounding, abs=rounding / 2)
+    price = found.prices["x0"]
+    for beyond, verdict in ((-0.5, "replaceable"), (0.5, "undecided"), (1.5, "useless")):
+        within = (price.error_with - beyond * rounding - found.best_error) / (total - found.best_error)
+        listed = dsel.alternatives(chosen, near, y, within=within)
+        assert listed.complete
+        assert listed.verdicts["x0"] == verdict

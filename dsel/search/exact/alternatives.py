@@ -61,11 +61,14 @@ def summarize(near: NearBest, opened: OpenBounds | None, lower: float, proven: b
 
     opened: bounds of its open nodes, None if there are none. lower: a bound on f of all subsets. proven: whether the
     best subset is known.
+
+    Rounding may hide by how much f of any subset is less than its bound or its value. It is subtracted from both, and a
+    subset above the threshold by less may be near-best.
     """
-    rule, total, slack = near.rule, near.total, EQUAL * near.total
+    rule, total, slack, rounding = near.rule, near.total, EQUAL * near.total, near.error * near.total
     subsets, opened = near.subsets, opened or OpenBounds.none(near.n)
     best = min(near.best, near.c)
-    open_least = max(float(min(opened.having.min(), opened.lacking.min())) - near.error * near.total, 0.0)
+    open_least = max(float(min(opened.having.min(), opened.lacking.min())) - rounding, 0.0)
     threshold = near.threshold
     if rule.within is None:
         threshold = subsets[-1][1] if subsets else best
@@ -79,11 +82,11 @@ def summarize(near: NearBest, opened: OpenBounds | None, lower: float, proven: b
     furthest = beyond if rule.within is None else near.threshold  # no node was pruned with a bound below this
 
     def bound(witness: Floats, left: Floats) -> Floats:
-        known = np.where(witness <= near.threshold + slack, np.minimum(witness, beyond), furthest)
-        return np.asarray(np.maximum(np.minimum(known, left - near.error * near.total), max(lower, 0.0)))
+        pruned = np.where(witness <= near.threshold + slack, beyond, furthest)
+        return np.asarray(np.maximum(np.minimum(pruned, np.minimum(witness, left) - rounding), max(lower, 0.0)))
 
-    none_with = ~(near.witness_with <= threshold + slack) & (opened.having > threshold + near.error * near.total)
-    none_without = ~(near.witness_without <= threshold + slack) & (opened.lacking > threshold + near.error * near.total)
+    none_with = (np.minimum(near.witness_with - slack, opened.having) - rounding) > threshold
+    none_without = (np.minimum(near.witness_without - slack, opened.lacking) - rounding) > threshold
     verdicts: list[Verdict] = []
     for j in range(near.n):
         if not subsets:

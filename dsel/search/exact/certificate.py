@@ -31,7 +31,7 @@ REDUCED = ", on a reduced problem"
 #: proof (dsel.search.exact.guarantee), is wrong.
 CONTRADICTION = 1e-6
 #: The most that rounding, and what near-copies may explain, may be worth in a proof, as shares of ||Y||^2.
-_MOST_ROUNDING = _MOST_EXCEPTED = 1e-6
+MOST_ROUNDING = _MOST_EXCEPTED = 1e-6
 #: A finished proof says more than another one if it leaves less open by more than this share of ||Y||^2.
 _SAYS_MORE = 1e-8
 #: A bound below this share of the value is of no use.
@@ -196,7 +196,7 @@ class Certificate:
         better by `dependent_gap`; or subsets with columns that others represent are not covered.
         "no-useful-bound": the bound is below 1 % of the value. "bounded": any other gap.
         """
-        if self.gap <= (2.0 * MARGIN + min(self.rounding_error, _MOST_ROUNDING)) * self.total:
+        if self.gap <= (2.0 * MARGIN + min(self.rounding_error, MOST_ROUNDING)) * self.total:
             return "optimal-except-near-copies" if self.dependent_gap or self.represented else "optimal"
         return "no-useful-bound" if self.bound < _USEFUL * self.value else "bounded"
 
@@ -244,7 +244,7 @@ class Certificate:
         }  # fmt: skip
         if self.reach != other.reach:  # the wider one counts, or else the newer, unless it proves less
             first, second = (self, other) if _covers(self.reach, other.reach) else (other, self)
-            margin += (MARGIN + min(first.rounding_error, _MOST_ROUNDING)) * self.total
+            margin += (MARGIN + min(first.rounding_error, MOST_ROUNDING)) * self.total
             proof = first if first.bound > second.bound - margin else second
             proof = replace(proof, **known, bound=min(proof.bound, best.value))
             return replace(proof, beyond=_beyond(proof, (*self.claims, *other.claims), margin))

@@ -18,7 +18,7 @@ STATUS_WORDS: dict[str, str] = {
     "optimal": "optimal", "optimal-except-near-copies": "optimal except for near-copies", "bounded": "bounded",
     "no-useful-bound": "no useful bound",
 }  # fmt: skip
-#: Above this share of ||Y||^2, rounded to one digit, rounding is named where a subset is proved optimal.
+#: Above this share of ||Y||^2, rounded to one digit, rounding is named where a subset or a list is proved.
 _NAMED_ROUNDING = 1e-8
 #: Sets of nearly dependent columns that a sentence names, and columns of one set.
 _MOST_SETS, _MOST_MEMBERS = 50, 6
@@ -44,11 +44,16 @@ def claim(row: Mapping[str, Any]) -> str | None:
         return None
     words = "still proved optimal" if row.get("leaves_checked") else "proved optimal"
     words += " for the noisy sums" if row.get("noise") else ""
-    if float(shown := f"{row['rounding_error']:.0e}") > _NAMED_ROUNDING:
-        words += f" to {shown} of {whole_of(row)}"
+    words += up_to_rounding(row)
     if row["status"] != "optimal":
         words += " except for near-copies"
     return f"{words} {covered(row)}".strip()
+
+
+def up_to_rounding(row: Mapping[str, Any]) -> str:
+    """Return to which share rounding limits a proof, in words after a verb; "" if that is too little to be named."""
+    shown = f"{row.get('rounding_error', 0.0):.0e}"
+    return f" to {shown} of {whole_of(row)}" if float(shown) > _NAMED_ROUNDING else ""
 
 
 def caveat(
@@ -83,7 +88,10 @@ def _open_questions(
     if row.get("node_seconds") and not row["status"].startswith("optimal"):
         yield _time_for_a_node(row)
     if row["status"] == "bounded" and is_finished(row, limited=False) and not row.get("noise"):
-        yield "The gap is rounding alone: a log of the proof and dsel verify decide it in more digits."
+        yield (
+            "The gap is rounding alone: dsel verify decides it in more digits, with the log of a job (log: true) or of "
+            "dsel certify --log."
+        )
     if row.get("represented"):
         yield (
             f"The proof does not cover subsets with {'' if row['represented'] == 1 else 'any of '}{_represented(row)} "

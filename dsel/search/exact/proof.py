@@ -214,13 +214,14 @@ class Proof:
         self.log.finish(search.logged_nodes(), claim, problem)
 
     def _claimed_list(self, near: NearBest) -> dict[str, Any]:
-        """Return what a log claims about near-best subsets: verdicts only if they follow from the list."""
+        """Return what a log claims about near-best subsets: verdicts only if the list decides them all."""
         answer, objective = self._known_so_far(near), self.search.objective
+        decided = answer.complete and not (answer.subsets and "undecided" in answer.verdicts)
         return {
             "within": answer.within, "share_of": "||Y||^2",
             "threshold": answer.threshold, "complete_below": answer.complete_below,
             "subsets": [[list(objective.in_data(S)), f] for S, f in answer.subsets],
-            "verdicts": answer.verdicts if answer.complete else None,
+            "verdicts": answer.verdicts if decided else None,
         }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -104,12 +104,6 @@ class LossListing:
                 free = self.free.copy()
                 free[gone] = False
                 self.take(*improved(self.problem, taken, self.k, self.fixed, free, over))
-
-    def answer(self, opened: OpenBounds | None, lower: float, proven: bool) -> NearBestAnswer:
-        """Return what is known, with prices less what rounding may be worth. Arguments: those of `summarize`."""
-        found, rounding = summarize(self.near, opened, lower, proven), self.near.error * self.near.total
-        having, lacking = (np.maximum(x - rounding, max(lower, 0.0)) for x in (found.bound_with, found.bound_without))
-        return replace(found, bound_with=having, bound_without=lacking)
 
 
 def _scaled_gram(problem: LossProblem, S: Ints) -> ScaledMatrix:

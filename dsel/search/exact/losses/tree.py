@@ -16,7 +16,7 @@ import numpy as np
 from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Bools, Floats, Ints
 from dsel.search.anytime import Deadline
-from dsel.search.exact.alternatives import NearBestAnswer
+from dsel.search.exact.alternatives import NearBestAnswer, summarize
 from dsel.search.exact.losses.kept import KeptLeaves, Leaf, Path
 from dsel.search.exact.losses.listing import LossListing
 from dsel.search.exact.losses.local_search import improved, refit
@@ -458,7 +458,7 @@ class LossTree:
             self._list.include(opened, node.bound, inside, possible)
         for bound, S in self._unsettled:
             self._list.include(opened, bound, S, S)
-        return self._list.answer(opened, self.bound, proven)
+        return summarize(self._list.near, opened, self.bound, proven)
 
     @cached_property
     def digest(self) -> str:
