@@ -74,6 +74,34 @@ def percent_below(share: float) -> str:
     return percent((math.ceil(share * unit) - 1) / unit)
 
 
+def at_most(bound: float, decimals: int = 4) -> str:
+    """Return an upper bound with this number of decimals, rounded up.
+
+    Examples
+    --------
+    >>> at_most(0.50431), at_most(0.5)
+    ('0.5044', '0.5000')
+    """
+    unit = 10.0**decimals
+    return f"{math.ceil(unit * bound - 1e-8) / unit:.{decimals}f}"
+
+
+def at_least(bound: float, digits: int = 6, style: str = "") -> str:
+    """Return a lower bound of 0 or more with this number of significant digits, rounded down.
+
+    style: "#" for zeros at the end, too.
+
+    Examples
+    --------
+    >>> at_least(69.66537), at_least(69.66537, 4), at_least(70.0), at_least(70.0, style="#")
+    ('69.6653', '69.66', '70', '70.0000')
+    """
+    if bound > 0.0:
+        unit = 10.0 ** (digits - 1 - math.floor(math.log10(bound)))
+        bound = math.floor(bound * unit * (1.0 + 1e-12)) / unit
+    return f"{bound:{style}.{digits}g}"
+
+
 def percent_between(share: float, least: float, beyond: float) -> str:
     """Return a share in percent with as few digits as it takes: exact, or from `least` to less than `beyond`.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsel._lib.console import console_text, text_table
-from dsel._lib.text import counted, exponential, noun, passes_over_data, percent, printable, shorten
+from dsel._lib.text import at_least, at_most, counted, exponential, noun, passes_over_data, percent, printable, shorten
 from dsel._lib.types import Floats
 from dsel.search.exact.certificate_words import STATUS_WORDS, caveat, claim, counted_size, covered, effort
 from dsel.selection.alternatives import FROM_PROOF, VERDICTS, Alternatives
@@ -379,14 +379,14 @@ def _proof(row: dict[str, Any], penalized: bool, share: str) -> str:
         if words is not None:
             return f"Certificate, {size}: {words}, {proved} ({took})"
         return (
-            f"Certificate, {size}: {useless}{proved}{among}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, "
-            f"{percent(row['relative_gap'])} of the error; {took})"
+            f"Certificate, {size}: {useless}{proved}{among}, none is below {at_least(row['bound'])} "
+            f"(gap {row['gap']:.4g}, {percent(row['relative_gap'])} of the error; {took})"
         )
     if words is not None:
         return f"Certificate, {size}: {words}, {share} {row['r2']:.6f} ({took})"
     return (
-        f"Certificate, {size}: {useless}{share} {row['r2']:.6f}{among}, none is above {row['r2_bound']:.6f}; error "
-        f"{row['value']:.6g}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, "
+        f"Certificate, {size}: {useless}{share} {row['r2']:.6f}{among}, none is above {at_most(row['r2_bound'], 6)}; "
+        f"error {row['value']:.6g}, none is below {at_least(row['bound'])} (gap {row['gap']:.4g}, "
         f"{percent(row['relative_gap'])} of the error; {took})"
     )
 

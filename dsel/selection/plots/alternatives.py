@@ -31,6 +31,15 @@ def found_in(selection: SelectionRecord) -> Alternatives:
     return selection.alternatives
 
 
+def _of_one_size(selection: SelectionRecord, what: str) -> Alternatives:
+    """Return the near-best subsets. Errors: MissingInputError where a criterion ranks subsets of several sizes."""
+    found = found_in(selection)
+    if found.by:
+        remedy = "List subsets of one size: dsel.alternatives without by."
+        raise MissingInputError(f"The list by {found.by} has no {what} of columns.", remedy)
+    return found
+
+
 def shown_prices(selection: SelectionRecord) -> list[Price]:
     """Return the columns of the pictures: necessary ones first, then those in the most near-best subsets."""
     found = found_in(selection)
@@ -56,7 +65,7 @@ def draw_subsets(selection: SelectionRecord, ax: Any = None) -> Any:
     )  # fmt: skip
     style.color_bar(ax, image, selection.share_sign)
     style.name_rows(ax, [str(price.label) for price in prices])
-    style.name_axes(ax, "near-best subset, the best one first", "")
+    style.name_axes(ax, f"subset, the best one{f' by {found.by}' * bool(found.by)} first", "")
     ax.set_xticks(*_places(len(shown)))
     return ax
 
@@ -81,7 +90,7 @@ def describe_subsets(selection: SelectionRecord) -> str:
 
 def draw_prices(selection: SelectionRecord, ax: Any = None) -> Any:
     """Draw R2 of the best known subsets with and without each column, with what is still possible, on axes."""
-    found, prices = found_in(selection), shown_prices(selection)
+    found, prices = _of_one_size(selection, "prices"), shown_prices(selection)
     ax = style.axes(ax, height=1.2 + 0.26 * len(prices), grid="x")
     for shift, color, shape, name in ((-0.14, style.BLUE, "o", "with"), (0.14, style.ORANGE, "D", "without")):
         places = np.arange(len(prices)) + shift
@@ -106,7 +115,7 @@ def _ends(found: Alternatives, prices: list[Price], name: str) -> tuple[Floats, 
 
 def describe_prices(selection: SelectionRecord) -> str:
     """Return the picture in words."""
-    found, prices = found_in(selection), shown_prices(selection)
+    found, prices = _of_one_size(selection, "prices"), shown_prices(selection)
     dearest = max(prices, key=lambda price: -1.0 if price.error_without is None else price.error_without)
     best = (
         f"The best known subset has {selection.share_less_penalty.replace('2', '²')} {found.r2(found.best_error):.4f}."
@@ -141,11 +150,10 @@ def relied_on(selection: SelectionRecord) -> list[Price]:
     MissingInputError
         If the losses are not known, as in a list by an information criterion.
     """
-    found = found_in(selection)
+    found = _of_one_size(selection, "losses")
     prices = [price for price in found.columns if price.reliance is not None]
     if not prices:
-        lists = f"The list by {found.by}" if found.by else "The list of near-best subsets"
-        raise MissingInputError(f"{lists} has no losses.", "List subsets of one size: dsel.alternatives without by.")
+        raise MissingInputError("The list of near-best subsets has no losses.", "List the subsets again.")
     prices.sort(key=lambda price: -price.reliance[1] if price.reliance else 0.0)
     return prices[:MOST_COLUMNS]
 

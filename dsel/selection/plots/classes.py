@@ -45,16 +45,18 @@ def draw_calibration(
     """Draw the share of a class against its predicted probability, and return the axes."""
     lines: list[tuple[str, Any, Any]]
     if X is None:
-        figures = _figures(selection)
+        figures, of = _figures(selection), selection.counted_rows
         lines = [(name, *curve) for name, curve in zip(figures.drawn, figures.calibration, strict=True)]
     else:
-        lines = [(name, *calibration(part)) for name, part in _classes(selection, X, y, sample_weight, offset)]
+        parts = _classes(selection, X, y, sample_weight, offset)
+        lines = [(name, *calibration(part)) for name, part in parts]
+        of = "rows" if np.ptp(parts[0][1].w) == 0.0 else "weight of the rows"
     ax = style.axes(ax, grid="y")
     _draw_diagonal(ax)
     for number, (name, predicted, observed) in enumerate(lines):
-        label = f"{name}tenths of the rows"
+        label = f"{name}tenths of the {of}"
         ax.plot(predicted, observed, "o-", color=_color(number), markersize=4.5, linewidth=1.8, label=label)
-    style.name_axes(ax, "predicted probability", "share of the rows")
+    style.name_axes(ax, "predicted probability", f"share of the {of}")
     style.legend(ax, loc="lower right")
     return ax
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dsel._lib.text import at_least, at_most
 from dsel.errors import MissingInputError, OptionError
 from dsel.search.exact.certificate_words import STATUS_WORDS, claim, scope
 from dsel.selection.plots import style
@@ -142,7 +143,7 @@ def describe(selection: SelectionRecord) -> str:
         text += f" Forward selection reaches {getattr(end, quantity):.4g} with {end.size}."
     if selection.certificate and quantity != "criterion":
         row = selection.certificate[-1]
-        limit = f"at most {row['r2_bound']:.4g}" if quantity == "r2" else f"at least {row['bound']:.4g}"
+        limit = f"at most {at_most(row['r2_bound'])}" if quantity == "r2" else f"at least {at_least(row['bound'])}"
         limit = " ".join(filter(None, (limit, scope(row))))
         limit = STATUS_WORDS["no-useful-bound"] if row["status"] == "no-useful-bound" else limit
         text += f" The certificate of {counted(row['size'], grouped)}: {claim(row) or limit}."

@@ -62,17 +62,18 @@ class Figure:
 def _figures_of_alternatives(selection: SelectionRecord) -> Iterator[Figure]:
     if selection.alternatives is None or not selection.alternatives.subsets:
         return
-    noun = selection.alternatives.noun
+    noun, by = selection.alternatives.noun, selection.alternatives.by
     height = 70 + 22 * len(alternatives.shown_prices(selection))
     pictures = (
-        ("near-best", "Near-best subsets", "A column of cells for each subset, the best one first.",
+        ("near-best", f"Best subsets by {by}" if by else "Near-best subsets",
+         "A column of cells for each subset, the best one first.",
          alternatives.describe_subsets, alternatives.draw_subsets, height),
         ("prices", f"With and without each {noun}", "The best known subsets. Bands reach to what is still possible.",
          alternatives.describe_prices, alternatives.draw_prices, height + 80),
         ("reliance", f"What subsets lose without a {noun}", "From the least to the largest loss of near-best subsets.",
          alternatives.describe_reliance, alternatives.draw_reliance, height),
     )  # fmt: skip
-    for name, title, caption, describe, draw, high in pictures:
+    for name, title, caption, describe, draw, high in pictures[: 1 if by else None]:
         yield figure(name, title, caption, partial(describe, selection), partial(draw, selection), high)
 
 
@@ -98,7 +99,7 @@ def _figures(selection: SelectionRecord, history: Sequence[RunSummary]) -> Itera
         yield picture(path, "Error by step", "Errors on rows that the fit did not see.", 300)
     else:
         order = "in the order of the table" if selection.groups else selection.order
-        caption = f"Share explained{selection.less_penalty}, column by column {order}."
+        caption = f"Share explained{selection.less_penalty}, column by column, {order}."
         yield picture(path, "What each column adds", caption, 70 + 22 * rows)
     if not subsets.nested(selection):
         caption = "A dot for each column; those of the chosen columns are filled."

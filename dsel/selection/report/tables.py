@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.byte_sizes import format_bytes
-from dsel._lib.text import noun, percent, shorten
+from dsel._lib.text import at_least, at_most, noun, percent, shorten
 from dsel.search.exact.certificate import NOTHING
 from dsel.search.exact.certificate_words import STATUS_WORDS, caveat, claim, covered, scope
 from dsel.selection.alternatives import Alternatives, Price
@@ -100,20 +99,16 @@ def _proof_figure(selection: SelectionRecord) -> tuple[str, str, str, str]:
     status = row["status"]
     if status == "optimal":
         limited = row["coefficients"] or row.get("largest_coefficient")
-        within = "proved, for limited coefficients" if limited else "proved: no allowed subset is better"
+        size = "" if selection.size_curve is None else " of this size"
+        within = "proved, for limited coefficients" if limited else f"proved: no allowed subset{size} is better"
         return "Certificate", STATUS_WORDS[status], within, "good"
     if status != "bounded":
         more = "proved but for these" if status == "optimal-except-near-copies" else "it says why below"
         return "Certificate", STATUS_WORDS[status], more, "good" if row["proven"] else "open"
     about = scope(row) or "by the certificate"
     if selection.lam:
-        return "Least possible error", f"≥ {number(row['bound'], 5)}", about, "open"
-    return f"Best possible {selection.share_sign}", f"≤ {_at_most(row['r2_bound'])}", about, "open"
-
-
-def _at_most(bound: float) -> str:
-    """Return an upper bound with four decimals, rounded up."""
-    return f"{math.ceil(1e4 * bound - 1e-8) / 1e4:.4f}"
+        return "Least possible error", f"≥ {at_least(row['bound'], 5)}", about, "open"
+    return f"Best possible {selection.share_sign}", f"≤ {at_most(row['r2_bound'])}", about, "open"
 
 
 def confusion(selection: SelectionRecord) -> tuple[list[str], list[tuple[str, list[str]]]] | None:
@@ -156,7 +151,11 @@ def headline(selection: SelectionRecord) -> str:
         subject = printable(selection.targets[0])
     elif len(selection.predicted) == 1 and selection.targets:
         subject = names(selection.targets)
+    if selection.class_figures is not None and selection.classes:
+        subject = names(list(selection.classes))
     subject = f"the {selection.request.loss} deviance of {subject}" if selection.by_loss else subject
+    ones = selection.counts.get("r2_with_ones")
+    subject += "" if ones is None else f", and {share(ones)} with the column of ones"
     return f"{columns} {_explain(len(selection.groups or selection))} {share(selection.r2)} of {subject}"
 
 
@@ -168,7 +167,7 @@ def proof(selection: SelectionRecord, row: dict[str, Any]) -> str:
 
 def _proved(selection: SelectionRecord, row: dict[str, Any]) -> str:
     if row["method"].startswith(NOTHING):
-        return "Proved optimal: only one subset may be chosen."
+        return f"Proved optimal: only one subset of {counted(row['size'], bool(selection.groups))} may be chosen."
     size, words = counted(row["size"], bool(selection.groups)).replace(" ", " independent ", 1), claim(row)
     none = f"no allowed subset of {size}"
     none += " without such near-copies" if row["status"] == "optimal-except-near-copies" else ""
@@ -176,14 +175,12 @@ def _proved(selection: SelectionRecord, row: dict[str, Any]) -> str:
         if words is not None:
             return f"{_sentence(words)}: {none} has a smaller error f(S) than {number(row['value'], 6)}."
         known = (
-            f"{none} has an error f(S) below {number(row['bound'], 6)}; the best known has {number(row['value'], 6)}."
+            f"{none} has an error f(S) below {at_least(row['bound'])}; the best known has {number(row['value'], 6)}."
         )
     elif words is not None:
         return f"{_sentence(words)}: {none} explains more than {selection.share_sign} {row['r2']:.6f}."
     else:
-        known = (
-            f"{none} explains more than {selection.share_sign} {_at_most(row['r2_bound'])}; the best known explains "
-        )
+        known = f"{none} explains more than {selection.share_sign} {at_most(row['r2_bound'])}; the best known explains "
         known += f"{row['r2']:.4f}."
     if among := covered(row):
         known = f"{among}: {known}"
@@ -303,7 +300,7 @@ def _about_column(found: Alternatives, price: Price, share: str) -> str:
     if price.verdict == "necessary":
         place = f"is in {every}" if found.complete else "is in every"
         subsets = "subset" if listed == 1 or not found.complete else "subsets"
-        most = f"without it {share} is at most {found.r2(price.bound_without):.4f}"
+        most = f"without it {share} is at most {at_most(found.r2(price.bound_without))}"
         if found.copies and not price.bound_without:
             most = "without it, nothing is proved about subsets with near-copies"
         return f"{label} {place} near-best {subsets}; {most}."
@@ -347,7 +344,7 @@ def front_rows(selection: SelectionRecord) -> list[dict[str, str]]:
 def _bound(selection: SelectionRecord, proof: dict[str, Any]) -> str:
     if proof["status"] != "bounded":
         return STATUS_WORDS[proof["status"]]
-    return aligned(proof["bound"]) if selection.lam else f"{proof['r2_bound']:.6f}"
+    return at_least(proof["bound"], style="#").rstrip(".") if selection.lam else at_most(proof["r2_bound"], 6)
 
 
 def _change(selection: SelectionRecord, before: FrontRow, row: FrontRow) -> str:
@@ -388,8 +385,12 @@ def _loss_of(selection: SelectionRecord) -> str:
     """Return what was minimized, with its parameters."""
     if not selection.by_loss:
         return "squared error"
-    known = selection.loss_parameters.items()
-    parts = [f"{name}: {_option(name, value)}" for name, value in known if name in _OF_LOSS and value is not None]
+    known, figures = dict(selection.loss_parameters), selection.class_figures
+    if figures is not None:  # the parameters have numbers in place of names
+        known["classes"] = shorten(map(printable, figures.names), MOST_CLASSES)
+    parts = [
+        f"{name}: {_option(name, value)}" for name, value in known.items() if name in _OF_LOSS and value is not None
+    ]
     return f"{selection.request.loss} deviance" + (f" ({'; '.join(parts)})" if parts else "")
 
 

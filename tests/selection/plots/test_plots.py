@@ -177,6 +177,16 @@ def test_dots_show_which_columns_each_subset_holds() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")
+def test_calibration_says_whether_shares_are_of_rows_or_of_their_weight() -> None:
+    y, weights = selections.Y > 0, np.linspace(0.1, 2.0, len(selections.Y))
+    options = {"k": 2, "loss": "logistic", "lam": 1.0, "method": "forward"}
+    found = dsel.select(selections.X, y, sample_weight=weights, **options)
+    assert found.plot.calibration().get_ylabel() == "share of the weight of the rows"
+    assert found.plot.calibration(selections.X, y).get_ylabel() == "share of the rows"
+    weighed = found.plot.calibration(selections.X, y, sample_weight=weights)
+    assert weighed.get_ylabel() == "share of the weight of the rows"
+
+
 def test_labels_are_drawn_as_they_are() -> None:
     """A dollar sign begins no formula."""
     ax = selections.hostile().plot.path()
@@ -238,7 +248,7 @@ def test_near_best_subsets_are_drawn_with_their_columns_and_prices() -> None:
 
 
 def test_pictures_of_alternatives_say_what_they_need() -> None:
-    with pytest.raises(MissingInputError, match="list by bic has no losses"):
+    with pytest.raises(MissingInputError, match="list by bic has no losses of columns"):
         selections.listed_by_bic().plot.reliance()
     with pytest.raises(MissingInputError, match="has no alternatives"):
         selections.plain().plot.prices()

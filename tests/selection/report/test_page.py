@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import dsel
+from dsel._lib.text import at_most
 from dsel.errors import MissingExtraError, MissingInputError, OutputError
 from dsel.selection.record_values import TraceRow
 from dsel.selection.report import tables
@@ -265,7 +266,7 @@ def test_a_sentence_says_what_is_known_about_each_column_of_near_best_subsets() 
     assert f"{count} subsets of {selection.k} columns within 5.00% of the best, no others (proved)" in text
     for label in found.labels("necessary"):
         least = found.r2(found.prices[label].bound_without)
-        assert f"{label} is in all {count} near-best subsets; without it R² is at most {least:.4f}." in text
+        assert f"{label} is in all {count} near-best subsets; without it R² is at most {at_most(least)}." in text
     for label in found.labels("replaceable"):
         price = found.prices[label]
         has = f"{label} is in {found.counts[price.index]} of {count} listed subsets"
@@ -331,3 +332,58 @@ def test_the_report_says_how_to_certify(tmp_path: Path) -> None:
         page = Page(dsel.report(result, tmp_path / "page.html").read_text())
         assert f"No certificate yet. {said} proves" in page.text
     assert "proved" in str(dsel.certify(dsel.open_selection(folder), str(store)))
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_bounds_are_rounded_so_that_they_stay_true() -> None:
+    """A lower bound is rounded down and an upper bound up, also in what is printed."""
+    found = selections.half_certified()
+    row = {**found.certificate[0], "value": 69.66553, "bound": 69.66537, "r2_bound": 0.12340001}
+    bounded = replace(found, certificate=(row,))
+    assert "none is above 0.123401; error 69.6655, none is below 69.6653 (" in str(bounded)
+    text = Page(render_report(bounded)).text
+    assert "Best possible R²≤ 0.1235" in text
+    ridge = replace(bounded, request=found.request.model_copy(update={"lam": 0.5}))
+    text = Page(render_report(ridge)).text
+    assert "Least possible error≥ 69.665" in text
+    assert "an error f(S) below 69.6653; the best known has 69.6655." in text
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_classes_are_counted_by_name_and_make_one_target() -> None:
+    X = np.random.default_rng(0).normal(size=(90, 4))
+    y = pd.Series(np.array(["low", "mid", "top"])[np.digitize(X[:, 1], [-0.5, 0.5])], name="level")
+    text = Page(render_report(dsel.select(X, y, k=1, loss="multinomial", lam=1.0, method="forward"))).text
+    assert "% of the multinomial deviance of level" in text
+    assert "multinomial deviance (classes: low, mid, top)" in text
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_proof_of_an_automatic_size_is_about_that_size() -> None:
+    none = selections.automatic_nothing()
+    noise = np.random.default_rng(4).normal(size=len(selections.X))
+    text = Page(render_report(dsel.certify(none, selections.X, noise))).text
+    assert "Proved optimal: only one subset of 0 columns may be chosen." in text
+    assert "proved: no allowed subset of this size is better" in text
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_coefficients_of_x_itself_are_for_its_columns() -> None:
+    assert re.search(r"Those of \d+ columns are in selection\.coefficients", Page(report_of("of itself")).text)
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_model_with_a_column_of_ones_has_its_own_share() -> None:
+    y = selections.Y + 5.0
+    options = {"method": "greedy-rls", "lam": 1.0, "intercept": "column", "preprocess": "none"}
+    found = dsel.select(selections.X, y, k=2, **options)
+    assert f", and {100 * found.counts['r2_with_ones']:.2f} % with the column of ones" in tables.headline(found)
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_list_by_a_criterion_has_no_prices_of_columns() -> None:
+    """Subsets of several sizes are ranked by the criterion, so the first is not the one of largest R2."""
+    text = Page(report_of("listed by BIC")).text
+    assert "Best subsets by bic" in text
+    assert "With and without each column" not in text
+    assert "near-best" not in text
