@@ -9,7 +9,7 @@ import numpy as np
 from dsel.errors import MissingInputError
 from dsel.selection.information_criteria import NAMES
 from dsel.selection.plots import style
-from dsel.selection.plots.style import counted
+from dsel.selection.plots.style import counted, true_minus
 from dsel.selection.record import SelectionRecord
 from dsel.selection.record_values import SizeCurve
 
@@ -52,7 +52,12 @@ def size_curve(selection: SelectionRecord) -> SizeCurve:
 
 
 def _name(selection: SelectionRecord, curve: SizeCurve) -> str:
-    names = {**NAMES, "auc": "1 - AUC on left-out rows", "log-loss": "logarithmic loss on left-out rows"}
+    names = {
+        **NAMES,
+        "adjusted-r2": "minus the adjusted R²",
+        "auc": "1 - AUC on left-out rows",
+        "log-loss": "logarithmic loss on left-out rows",
+    }
     what, weighted = "deviance" if selection.by_loss else "error", "weighted " if selection.weights else ""
     return names.get(curve.rule, f"{weighted}{what} per left-out row")
 
@@ -61,7 +66,7 @@ def describe(selection: SelectionRecord) -> str:
     """Return the picture in words."""
     curve = size_curve(selection)
     best = min(curve.points, key=lambda point: (point.value, point.size))
-    text = f"The value is least, {best.value:.4g}, with {counted(best.size, bool(selection.groups))}."
+    text = f"The value is least, {true_minus(f'{best.value:.4g}')}, with {counted(best.size, bool(selection.groups))}."
     if best.size != curve.k:
         text += f" The rule chooses {counted(curve.k, bool(selection.groups))}."
     return text
