@@ -137,7 +137,7 @@ def draw_reliance(selection: SelectionRecord, ax: Any = None) -> Any:
     ax.plot(high, places, linestyle="none", marker="|", color=style.BLUE, markersize=9)
     ax.set_xlim(left=0.0)
     style.name_rows(ax, [str(price.label) for price in prices])
-    what = f"loss of {selection.share_sign}{selection.less_penalty}"
+    what = f"loss of {selection.share_less_penalty.replace('2', '²')}"
     style.name_axes(ax, f"{what} when the {found_in(selection).noun} is left out", "")
     return ax
 

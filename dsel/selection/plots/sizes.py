@@ -9,7 +9,7 @@ import numpy as np
 from dsel.errors import MissingInputError
 from dsel.selection.information_criteria import NAMES
 from dsel.selection.plots import style
-from dsel.selection.plots.style import counted
+from dsel.selection.plots.style import counted, true_minus
 from dsel.selection.record import SelectionRecord
 from dsel.selection.record_values import SizeCurve
 
@@ -25,7 +25,7 @@ def draw(selection: SelectionRecord, ax: Any = None) -> Any:
     if np.isfinite(errors).any():
         ax.fill_between(sizes, values - errors, values + errors, color=style.BLUE, alpha=0.15, linewidth=0,
                         label="± one standard error")  # fmt: skip
-    line = {"marker": style.marker(sizes), "markersize": 4.5, "linewidth": 1.8, "label": _name(curve)}
+    line = {"marker": style.marker(sizes), "markersize": 4.5, "linewidth": 1.8, "label": _name(selection, curve)}
     ax.plot(sizes, values, color=style.BLUE, **line)
     best = int(np.argmin(values))
     if sizes[best] != curve.k:
@@ -33,7 +33,7 @@ def draw(selection: SelectionRecord, ax: Any = None) -> Any:
         style.ring(ax, sizes[best], values[best], f"least: {counted(sizes[best], grouped)}", **shape)
     style.ring(ax, curve.k, values[sizes.index(curve.k)], f"chosen: {counted(curve.k, grouped)}")
     style.whole_numbers(ax.xaxis)
-    style.name_axes(ax, style.size_name(selection), _name(curve))
+    style.name_axes(ax, style.size_name(selection), _name(selection, curve))
     style.legend(ax, loc="upper right")
     return ax
 
@@ -51,16 +51,22 @@ def size_curve(selection: SelectionRecord) -> SizeCurve:
     return selection.size_curve
 
 
-def _name(curve: SizeCurve) -> str:
-    names = {**NAMES, "auc": "1 - AUC on left-out rows", "log-loss": "logarithmic loss on left-out rows"}
-    return names.get(curve.rule, "error per left-out row")
+def _name(selection: SelectionRecord, curve: SizeCurve) -> str:
+    names = {
+        **NAMES,
+        "adjusted-r2": "minus the adjusted R²",
+        "auc": "1 - AUC on left-out rows",
+        "log-loss": "logarithmic loss on left-out rows",
+    }
+    what, weighted = "deviance" if selection.by_loss else "error", "weighted " if selection.weights else ""
+    return names.get(curve.rule, f"{weighted}{what} per left-out row")
 
 
 def describe(selection: SelectionRecord) -> str:
     """Return the picture in words."""
     curve = size_curve(selection)
     best = min(curve.points, key=lambda point: (point.value, point.size))
-    text = f"The value is least, {best.value:.4g}, with {counted(best.size, bool(selection.groups))}."
+    text = f"The value is least, {true_minus(f'{best.value:.4g}')}, with {counted(best.size, bool(selection.groups))}."
     if best.size != curve.k:
         text += f" The rule chooses {counted(curve.k, bool(selection.groups))}."
     return text

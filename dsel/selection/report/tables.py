@@ -469,10 +469,12 @@ _OTHERS, _BARS = 5, 20
 
 
 def stability_section(selection: SelectionRecord, stability: Stability | None) -> dict[str, Any] | None:
-    """Return the section; None without a result of stability selection, or if it is of data of another shape."""
-    if stability is None or stability.shape != selection.shape or not len(selection):
+    """Return the section; None without a result of stability selection, or if it is of other data or groups."""
+    chosen, noun = (list(selection.groups), "group") if selection.groups else (selection.names, "column")
+    if stability is None or stability.shape != selection.shape or not chosen:
         return None
-    chosen = list(selection.groups) if selection.groups else selection.names
+    if not set(chosen) <= set(map(str, stability.names)):
+        return None
     size = min(len(chosen), stability.k)
     frequency, order = stability.frequency(size), stability.ranked(size)
     mine = [j for j in order if str(stability.names[j]) in chosen]
@@ -482,10 +484,10 @@ def stability_section(selection: SelectionRecord, stability: Stability | None) -
         for j in sorted([*mine, *others], key=order.index)
     ]
     method = stability.request.get("method", "")
-    text = f"Share of {stability.description} on which {method} chooses a column, for sets of up to {size}."
+    text = f"Share of {stability.description} on which {method} chooses a {noun}, for sets of up to {size}."
     picture = figure(
         "stability", "Selection frequencies", text,
         lambda: "Bars: " + ", ".join("{label} {frequency}".format_map(row) for row in rows),
         lambda ax: stability.plot(ax, size=size, most=_BARS), 70 + 22 * min(len(order), _BARS),
     )  # fmt: skip
-    return {"rows": rows, "picture": picture}
+    return {"rows": rows, "picture": picture, "noun": noun}

@@ -150,6 +150,16 @@ def test_the_curve_of_sizes_shows_which_was_chosen() -> None:
     assert line(ax, "chosen")[0][0] == selection.k
 
 
+def test_the_curve_of_sizes_names_what_the_rule_compares() -> None:
+    assert selections.automatic().plot.sizes().get_ylabel() == "error per left-out row"
+    options = {"k": "auto", "max_k": 2, "choose_k": "folds", "loss": "logistic", "lam": 1.0, "method": "forward"}
+    weights = np.linspace(0.1, 2.0, len(selections.Y))
+    found = dsel.select(selections.X, selections.Y > 0, sample_weight=weights, **options)
+    assert found.plot.sizes().get_ylabel() == "weighted deviance per left-out row"
+    adjusted = dsel.select(selections.X, selections.Y, k="auto", choose_k="adjusted-r2", method="forward")
+    assert adjusted.plot.sizes().get_ylabel() == "minus the adjusted R²"
+
+
 def test_coefficients_are_for_one_standard_deviation_or_in_units_of_the_data() -> None:
     selection = selections.plain()
     chosen = selections.X[:, list(selection.indices)]

@@ -257,6 +257,17 @@ def test_the_page_has_the_frequencies_of_stability_selection_if_they_are_in_the_
     assert "How stable is it?" not in Page(dsel.report(tmp_path / "result").read_text()).text
 
 
+@pytest.mark.usefixtures("no_pictures")
+def test_the_stability_of_groups_is_about_groups() -> None:
+    groups = {"wind": [2, 3], "rain": [5, 6, 7], "sun": [0, 1]}
+    found = dsel.stability(selections.X, selections.Y, k=3, samples=4, groups=groups)
+    text = Page(render_report(selections.grouped(), found)).text
+    assert "on which forward chooses a group, for sets of up to 3." in text
+    assert re.search(r"for chosen groups and the most frequent others\s*Group\s*Share", text)
+    of_columns = dsel.stability(selections.X, selections.Y, k=3, samples=4)
+    assert "How stable is it?" not in Page(render_report(selections.grouped(), of_columns)).text
+
+
 def test_a_sentence_says_what_is_known_about_each_column_of_near_best_subsets() -> None:
     selection = selections.with_alternatives()
     found = selection.alternatives
