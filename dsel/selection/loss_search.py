@@ -395,7 +395,7 @@ class LossSearch:
         if self.answer not in self.known:  # without columns that depend on others
             self.consider([(len(self.answer) - len(base), self.answer)])
         gains = np.array([a.value - b.value for a, b in pairwise(fits)])
-        gram = run.prepared.fit(chosen, 0.0).gram
+        gram = run.prepared.fit(chosen, problem.lam).gram  # with a penalty they may depend on others
         contrasts = problem.loss.contrasts
         to_scores = np.ones((1, 1)) if contrasts is None else contrasts.T
         b = last.coefficients.reshape(chosen.size, problem.loss.outputs) @ to_scores

@@ -60,13 +60,13 @@ class StageTimer:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time the block."""
+        """Time the block, without the stages inside."""
         if self._on_stage is not None:
             self._on_stage(name)
         with stage_events(name):
-            start = time.perf_counter()
+            start = time.perf_counter() - sum(self.seconds.values())
             yield
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - sum(self.seconds.values()) - start
 
 
 @contextmanager

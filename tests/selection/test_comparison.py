@@ -50,3 +50,12 @@ def test_a_saved_selection_of_the_same_data_has_comparable_errors(tmp_path: Path
     selected(**weighted).save(tmp_path / "saved")
     compared = compare_selections(dsel.open_selection(tmp_path / "saved"), selected(**weighted, method="exchange"))
     assert not [note for note in compared.notes if "cannot be compared" in note]
+
+
+def test_a_store_has_the_same_values_whatever_their_weights(tmp_path: Path) -> None:
+    store = str(tmp_path / "data.zarr")
+    dsel.ingest(X.assign(y=NUMBERS, w=np.arange(1.0, 81.0)), store, target="y", weight="w")
+    weighted, plain = (dsel.select(store, k=2, sample_weight=weight) for weight in ("weight", False))
+    notes = compare_selections(weighted, plain).notes
+    assert "the errors cannot be compared: the selections differ in sample_weight" in notes
+    assert not [note for note in notes if "other values" in note]

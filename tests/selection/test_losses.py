@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,22 @@ def test_the_certificate_proves_the_best_subset(loss: str, lam: float) -> None:
     assert row["bound"] <= best * (1.0 + 1e-9)
     assert row["value"] == pytest.approx(best, rel=1e-6)
     assert found.error == pytest.approx(best, rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", NAMES)
+def test_more_columns_than_rows_may_be_chosen_with_a_penalty(loss: str) -> None:
+    X, y = drawn(loss, m=7, n=10)
+    found = dsel.select(X, y, k=9, loss=loss, lam=1.0, method="forward")
+    assert len(found) == 9
+    assert found.error == pytest.approx(least(X, y, found.indices, loss, 1.0, np.ones(7), np.zeros(7)), rel=1e-6)
+
+
+def test_the_seconds_of_a_stage_are_counted_once() -> None:
+    X, y = drawn("logistic", m=30_000, n=30)
+    began = time.perf_counter()
+    seconds = dsel.select(X, y, k=2, loss="logistic", method="forward").seconds
+    assert seconds["check"] > 0.0
+    assert sum(seconds.values()) < time.perf_counter() - began
 
 
 def test_all_sizes_begin_one_above_the_included_columns() -> None:

@@ -37,6 +37,9 @@ _OF_THE_ERROR: dict[str, Callable[[Selection], Any]] = {
     "sum of the weights": lambda s: None if s.weight_sum is None else f"{s.weight_sum:.9g}",
 }
 
+#: What changes the fingerprint of the same data.
+_OF_THE_FINGERPRINT = ("rows", "offset", "sample_weight")
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -185,14 +188,17 @@ def _notes(a: Selection, b: Selection, names: tuple[str, str]) -> list[str]:
         proof = _proof(one)
         if proof is not None and (among := scope(proof)):
             notes.append(f"the error of the best in {name} is {among}")
+    pairs = {name: (of(a), of(b)) for name, of in _OF_THE_ERROR.items()}
+    differ = [name for name, pair in pairs.items() if None not in pair and pair[0] != pair[1]]
+    read = any(pairs[name][0] != pairs[name][1] for name in _OF_THE_FINGERPRINT)
     if a.shape != b.shape or a.targets != b.targets:
         notes.append(f"the data differ: {_data(a)}; {_data(b)}")
-    elif a.fingerprint is not None and b.fingerprint is not None and a.fingerprint != b.fingerprint:
+    elif a.fingerprint is not None and b.fingerprint is not None and a.fingerprint != b.fingerprint and not read:
         notes.append(
-            "the data have the same shape but other values: compare the errors only if the targets are the same"
+            "the data have the same shape, but may have other values: compare the errors only if the targets are "
+            "the same"
         )
-    pairs = {name: (of(a), of(b)) for name, of in _OF_THE_ERROR.items()}
-    if differ := [name for name, pair in pairs.items() if None not in pair and pair[0] != pair[1]]:
+    if differ:
         notes.append(f"the errors cannot be compared: the selections differ in {', '.join(differ)}")
     slices = [{name: one.options.get(name) for name in _OF_SLICES} for one in (a, b)]
     if any(None not in pair and pair[0] != pair[1] for pair in zip(*(one.values() for one in slices), strict=True)):
