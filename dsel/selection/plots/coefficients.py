@@ -74,8 +74,11 @@ def shown_values(selection: SelectionRecord, standardized: bool, most: int = MOS
 
 
 def describe(selection: SelectionRecord, standardized: bool = True) -> str:
-    """Return the picture in words."""
-    values = shown_values(selection, standardized)
-    i, j = np.unravel_index(int(np.argmax(np.abs(values))), values.shape)
-    about = "" if values.shape[1] == 1 or not selection.targets else f" for {selection.targets[j]}"
+    """Return the picture in words. Where Y = X, chosen columns explain themselves: it is about the other columns."""
+    values, predicted = shown_values(selection, standardized), selection.predicted
+    sizes = np.abs(values)
+    if selection.unsupervised and not np.isin(predicted, selection.names).all():
+        sizes[:, np.isin(predicted, selection.names)] = 0.0
+    i, j = np.unravel_index(int(np.argmax(sizes)), values.shape)
+    about = "" if values.shape[1] == 1 else f" for {predicted[j]}"
     return f"The largest coefficient is {true_minus(f'{values[i, j] + 0.0:.3g}')}, of {selection.names[i]}{about}."

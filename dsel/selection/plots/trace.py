@@ -56,7 +56,7 @@ def improvements(selection: SelectionRecord) -> list[TraceRow]:
     start = [row for row in selection.trace if not row.iteration]
     trace = [*start[-1:], *(row for row in selection.trace if row.iteration)]
     total = None if selection.criterion is not None else _total_square(selection)
-    found = [row if total is None else replace(row, error=1.0 - row.error / total) for row in trace]
+    found = [row if total is None else replace(row, error=round(1.0 - row.error / total, 12)) for row in trace]
     if not (found := [row for row in found if math.isfinite(row.error)]):
         raise MissingInputError(
             "The search left no trace.", "Methods with iterations, such as poss, do where there is something to choose."

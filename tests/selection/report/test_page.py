@@ -133,6 +133,9 @@ def test_convergence_names_a_size_that_is_not_that_of_the_answer() -> None:
         r"The search started with 0 \(0 columns\)\. 1 improvement in [\d,]+ iterations led to 0\.\d+ \(4 columns\), at",
         Page(render_report(found)).text,
     )
+    empty, *rest = found.trace
+    rounded = replace(empty, error=empty.error * (1.0 + 1e-15))
+    assert "The search started with 0 (0 columns)." in Page(render_report(replace(found, trace=(rounded, *rest)))).text
 
 
 @pytest.mark.parametrize("kind", selections.ALL)
@@ -380,7 +383,12 @@ def test_a_proof_of_an_automatic_size_is_about_that_size() -> None:
 
 @pytest.mark.usefixtures("no_pictures")
 def test_coefficients_of_x_itself_are_for_its_columns() -> None:
-    assert re.search(r"Those of \d+ columns are in selection\.coefficients", Page(report_of("of itself")).text)
+    found, text = selections.of_itself(), Page(report_of("of itself")).text
+    assert re.search(r"Those of \d+ columns are in selection\.coefficients", text)
+    largest = re.search(r"The largest coefficient is \S+, of (x\d+) for (x\d+)\.", text)
+    assert largest is not None
+    assert largest[1] in found.labels
+    assert largest[2] not in found.labels
 
 
 @pytest.mark.usefixtures("no_pictures")
