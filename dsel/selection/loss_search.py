@@ -64,6 +64,8 @@ _WIDE = 60
 _BETTER = 1e-10
 #: Columns that nearly depend on others are in the answer if they lower F by this share.
 _NOT_DEPENDENT = 1e-7
+#: Rows whose deviance without columns is a smaller share of that of a fit, as rows of one class, have none to explain.
+_NO_DEVIANCE = 1e-7
 
 
 @dataclass(frozen=True)
@@ -452,7 +454,7 @@ class LossSearch:
         new = on_rows(self.problem, np.arange(self.problem.dataset.m) >= old.shape[0])
         value = replace(self, problem=new).fit_of(old, members).deviance
         total = fit_subsets(new, [np.empty(0, np.int64)])[0].deviance
-        return {"error": value, "r2": 1.0 - value / total if total > 0.0 else None}
+        return {"error": value, "r2": 1.0 - value / total if total > _NO_DEVIANCE * value else None}
 
     @property
     def numbered_classes(self) -> dict[str, list[str]]:

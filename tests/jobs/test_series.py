@@ -478,6 +478,18 @@ def test_one_new_row_has_no_variance_to_explain(job: Job) -> None:
         assert changes["on_new_rows"]["r2"] is None
 
 
+def test_new_rows_of_one_class_have_no_deviance_to_explain(job: Job) -> None:
+    frames = [night(number, 60).assign(y=lambda f: (f.y > 0).astype(float), w=1.0) for number in range(7)]
+    dsel.ingest(frames[0], job.store, target="y", weight="w", overwrite=True)
+    job.keys = {"loss": "logistic", "lam": 3.0, "method": "forward"}
+    for number, frame in enumerate(frames[1:]):
+        job.run()
+        dsel.append(frame[frame.y == number % 2][:1].assign(w=0.3 + 0.41 * number), job.store)
+        changes = job.run().changes
+        assert changes is not None
+        assert changes["on_new_rows"]["r2"] is None
+
+
 def test_previous_columns_below_the_bound_may_not_be_chosen_today(job: Job) -> None:
     job.run()
     dsel.append(night(1), job.store)
