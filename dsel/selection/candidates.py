@@ -6,12 +6,14 @@ import math
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.text import counted, noun, shorten
 from dsel._lib.types import Ints
+from dsel.config.size_rule import INFORMATION, is_share
 from dsel.data.blocks import missing_values
 from dsel.data.column_groups import divided_groups
 from dsel.data.dataset import Dataset
@@ -200,8 +202,16 @@ def _notes_on_columns(
         named = format_labels(labels, np.flatnonzero(empty))
         notes.append(f"{have} no value at all, or only zeros{there and ','}{there}: {named}")
     of_fit = "" if validated.criterion is None else "; that holds for R2 and coefficients: a criterion gets NaN"
-    on_means = _on_means(dataset, unusable | ~is_asked) if filled else ()
+    on_means = list(_on_means(dataset, unusable | ~is_asked)) if filled else []
+    rule = validated.size_rule
+    if on_means and rule is not None and rule.by not in (*INFORMATION, "path") and _is_part(rule.held_out):
+        on_means.append("the means are those of all rows, so the left-out rows that choose k count in them")
     return [*notes, *(f"{note}{of_fit}" for note in on_means)]
+
+
+def _is_part(held_out: Any) -> bool:
+    """Return whether the rows that are left out are some of the data's own."""
+    return held_out is None or is_share(held_out)
 
 
 def _on_means(dataset: Dataset, useless: NDArray[np.bool_]) -> Iterator[str]:

@@ -221,3 +221,13 @@ def test_values_that_are_not_counted_have_a_note(lazy: str) -> None:
     assert "missing values of X, if there are any, became the mean of their column" in found.notes[0]
     whole = dsel.select(np.nan_to_num(values), y, k=1, missing="mean")
     assert not any("missing" in note for note in whole.notes)
+
+
+def test_a_note_says_that_left_out_rows_count_in_the_means() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 4)), rng.normal(size=60)
+    X[3, 1] = np.nan
+    asked: dict[str, Any] = {"k": "auto", "max_k": 2, "method": "forward", "missing": "mean"}
+    said = "the means are those of all rows, so the left-out rows that choose k count in them"
+    for rule, there in (({"folds": 3}, True), ({"held_out": 0.2}, True), ("bic", False), ({"held_out": (X, y)}, False)):
+        assert (said in dsel.select(X, y, choose_k=rule, **asked).notes) == there
