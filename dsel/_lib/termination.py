@@ -29,8 +29,8 @@ _ZARR_SECONDS = 5.0
 #: Seconds until a signal is sent again that arrived in a callback.
 _AGAIN_SECONDS = 0.05
 #: Callbacks by the start of their names and a part of their file names. A signal during compilation often arrives here:
-#: it is the first Python code after long work in LLVM.
-_CALLBACKS = (("_raw_object_cache", "llvmlite"), ("_resolve", "separate_kernel"))
+#: it is the first Python code after long work in LLVM. The extension modules of numba import others.
+_CALLBACKS = (("_raw_object_cache", "llvmlite"), ("_resolve", "separate_kernel"), ("<module>", "-packages/numba/"))
 
 _MESSAGE = "Stopped by {}. Start the same command again to continue."
 

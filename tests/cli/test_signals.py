@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import psutil
 import pytest
 import yaml
 
-from dsel._lib.termination import END_SECONDS, FORCE_SECONDS
+from dsel._lib.termination import END_SECONDS, FORCE_SECONDS, in_callback
 from tests.cli_runner import LIMIT, start, wait_for
 from tests.stores import make_store, regression
 
@@ -101,3 +102,12 @@ def group_of(pid: int) -> int | None:
         return None if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE else os.getpgid(pid)
     except (psutil.Error, ProcessLookupError):
         return None
+
+
+def test_a_signal_waits_until_modules_of_numba_are_imported() -> None:
+    """They are imported by compiled code, too, which would turn the exception into an ImportError."""
+    found: list[bool] = []
+    code = "found.append(in_callback(sys._getframe()))"
+    for file in ("site-packages/numba/core/dispatcher.py", "site-packages/dask/base.py"):
+        exec(compile(code, f"/lib/{file}", "exec"), {"found": found, "in_callback": in_callback, "sys": sys})
+    assert found == [True, False]
