@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ class SelectionRun:
         """Whether least-squares models have an intercept, which takes a degree of freedom."""
         return self.validated.request.preprocess in ("standardize", "center")
 
-    @property
+    @cached_property
     def always(self) -> list[int]:
         """The columns that are always chosen: the included ones, without constant columns, which no subset has."""
         unusable = self.validated.useless(self.prepared.statistics)

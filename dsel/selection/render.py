@@ -419,7 +419,7 @@ def _planned_passes(planned: Mapping[str, Any]) -> str:
     return str(passes) if passes or not read else passes_over_data(passes, read)
 
 
-#: A column that moved by this number of standard deviations is named, if it is among so many.
+#: A column whose mean moved by this number of standard deviations is named, and the most columns that are named.
 LARGE_SHIFT, _NAMED = 1.0, 6
 
 
